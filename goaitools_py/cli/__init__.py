@@ -1,6 +1,6 @@
 """The `goaitools` command.
 
-Owns: exit codes, and how errors are printed. Must never know: what a command does.
+Owns: exit codes, and how errors are printed. Must never know: the effect of a command.
 
 Exit codes: 0 for success, 1 for a problem (one line on standard error describes it), 2 for wrong usage.
 A command imports its modules when it runs, so `inspect` does not wait for a provider's SDK.
@@ -19,7 +19,7 @@ from .table import COMMANDS
 
 __all__ = ["main"]
 
-_INTERRUPTED = 130  # 128 + SIGINT, what shells expect
+_INTERRUPTED = 130  # 128 + SIGINT, as shells expect
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser(named: Sequence[str]) -> argparse.ArgumentParser:
-    """Make the parser of the named command; with the list of all commands if none is named."""
+    """Make the parser of the named command. If no command is named, it lists all commands."""
     from .. import __version__
 
     parser = argparse.ArgumentParser(
@@ -88,7 +88,8 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _write_anything() -> None:
-    """Escape what the terminal cannot show, so that no character of a conversation stops a command."""
+    """Escape characters that the terminal cannot show, so that no character of a conversation stops a
+    command."""
     for stream, errors in ((sys.stdin, "replace"), (sys.stdout, "backslashreplace")):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=errors)

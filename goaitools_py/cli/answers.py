@@ -1,6 +1,6 @@
-"""Answers that are typed for calls whose result comes from outside: text, JSON, or the values of a form.
+"""Typed answers for calls that get their result from outside: text, JSON, or the values of a form.
 
-Owns: how such a text is read, and how a server's question is shown. Must never know: where an answer goes.
+Owns: how a typed answer is read, and how a server's question is shown. Must never know: where an answer goes.
 
 A question of an MCP server is a call with the name "elicitation". Its arguments have the message, and a form
 or an address.
@@ -29,7 +29,7 @@ def is_address(call: PendingCall) -> bool:
 
 
 def question_lines(call: PendingCall) -> Iterator[str]:
-    """What a server asks, in lines; nothing for another call."""
+    """A server's question, in lines. Nothing for other calls."""
     asked = _question(call)
     if not asked:
         return
@@ -47,7 +47,7 @@ def question_lines(call: PendingCall) -> Iterator[str]:
 def typed_answer(call: PendingCall, text: str) -> Any:
     """Read the typed answer to a call: a JSON object, the values of a form as NAME=VALUE, or the text itself.
 
-    Raises ValueError with what to type.
+    Raises ValueError that says how to type the answer.
     """
     if text.startswith("{"):
         try:

@@ -18,7 +18,7 @@ __all__ = ["pretty"]
 def pretty(arguments: str) -> str:
     """The arguments of a call for people: "place: Theatre, code: 1815" of a JSON object, else the text.
 
-    Numbers, repeated names and the order are those of the text.
+    Numbers, repeated names and the order stay as in the text.
     """
     try:
         data = arguments.encode()

@@ -1,7 +1,7 @@
 """A store by its URL, for a command that serves on an event loop.
 
-Owns: which ``Async…`` store a URL names, and how it is opened and closed. Must never know: what is done
-with it.
+Owns: which ``Async…`` store a URL names, and how it is opened and closed. Must never know: the work on the
+store.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ __all__ = ["opened_async_store"]
 
 _DRIVERS: Final = {"postgresql+psycopg2": "postgresql+psycopg", "postgresql": "postgresql+psycopg",
                    "mysql+pymysql": "mysql+asyncmy", "mariadb+pymysql": "mariadb+asyncmy"}  # fmt: skip
-"""Drivers for an event loop, in the place of those that block it."""
+"""Drivers for an event loop, by the driver that would block it."""
 
 
 @asynccontextmanager
 async def opened_async_store(url: str, table: str | None = None) -> AsyncIterator[Any]:
     """The store of a URL, open as long as the block runs. A SQLite file is made if it is missing.
 
-    Raises `StoreError` if the URL names no store, and OSError if a package is missing.
+    Raises `StoreError` if the store of the URL does not exist, and OSError if a package is missing.
     """
     path = sqlite_path(url)
     if path is not None and table in (None, TABLE):

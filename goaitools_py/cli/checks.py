@@ -48,24 +48,24 @@ _SERVERS: Final = (
     ("azure", "AZURE_OPENAI_API_KEY", "AZURE_OPENAI_ENDPOINT", ""),
 )
 _FIRST_YEAR: Final = 2026
-"""No clock that is right is before this release."""
+"""A correct clock cannot be before this release."""
 _SKEW: Final = 30.0
 """Seconds that a clock may differ from a server's: seals with `max_age` and leases work up to there."""
 
 
 class Finding(NamedTuple):
-    """What a check found: "ok", "note" for what may be as it is meant, or "problem"."""
+    """The result of a check: "ok", "note" for a setting that may be intended, or "problem"."""
 
     name: str
     status: Status
     text: str
 
 
-# ------------------------------------------------------------------------------------ what is installed
+# ----------------------------------------------------------------------------------- installed packages
 
 
 def versions() -> Iterator[Finding]:
-    """Python, the package, what it needs, and the extras that are there."""
+    """Python, the package, its dependencies, and the installed extras."""
     from .. import __version__
     from ..state.formats import FORMAT_VERSIONS
 
@@ -97,7 +97,7 @@ def _version(name: str) -> str:
 
 
 def variables() -> Iterator[Finding]:
-    """Which variables are set. Keys are told by their presence, URLs without name and password."""
+    """Which variables are set. The value of a key is not shown; a URL is shown without name and password."""
     from .stores import shown_url
 
     for name in _KEYS:
@@ -118,7 +118,7 @@ def variables() -> Iterator[Finding]:
 
 
 def servers() -> list[tuple[str, str]]:
-    """Name and base URL of each server whose key or URL is set."""
+    """Name and base URL of each server with a key or a URL in the environment."""
     found = []
     for name, key, variable, usual in _SERVERS:
         url = os.environ.get(variable) or (usual if os.environ.get(key) else "")
@@ -128,8 +128,8 @@ def servers() -> list[tuple[str, str]]:
 
 
 def reached(server: tuple[str, str], timeout: float, dates: list[float]) -> Finding:
-    """Ask a server for anything, without a key. Each answer will do. `dates`: gets by how many seconds this
-    machine's clock is ahead of the server's."""
+    """Ask a server without a key. Any answer shows that it is reachable. `dates`: gets the seconds by which
+    this machine's clock is ahead of the server's."""
     import httpx
 
     from .stores import shown_url
@@ -160,7 +160,7 @@ def _seconds(date: str) -> float | None:
 
 
 def clock(ahead: Sequence[float]) -> Finding:
-    """Compare the clock with those of the servers that answered, and with the year of the release."""
+    """Compare the clock with the clocks of the servers that answered, and with the year of the release."""
     now = time.time()
     shown = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now))
     if time.gmtime(now).tm_year < _FIRST_YEAR:

@@ -1,6 +1,6 @@
 """The commands of a chat: a line that begins with a slash.
 
-Owns: their names and help, and what a typed line means. Must never know: what a command does.
+Owns: their names and help, and the meaning of a typed line. Must never know: the effect of a command.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["COMMANDS", "Typed", "help_lines", "typed"]
 
 
 class _Command(NamedTuple):
-    """One command. `argument` is how its text is called; in brackets if it may be missing."""
+    """One command. `argument` is the name of its text; in brackets if the text may be missing."""
 
     name: str
     argument: str
@@ -45,15 +45,15 @@ _BY_NAME: Final = {command.name: command for command in COMMANDS}
 
 
 class Typed(NamedTuple):
-    """What a line means. `command`: "" for a message; "?" for a command that is not known or lacks its text,
-    and then `text` says so."""
+    """The meaning of a line. `command`: "" for a message. "?" for an unknown command, or for one that lacks
+    its text: then `text` says so."""
 
     command: str
     text: str
 
 
 def typed(line: str) -> Typed | None:
-    """Read what was typed; None for nothing. A text of several lines is one message."""
+    """Read a typed line; None for an empty line. A text of several lines is one message."""
     line = line.strip()
     if not line:
         return None

@@ -1,6 +1,6 @@
 """`goaitools completion`: a script that completes commands, options and files in a shell.
 
-Owns: the three scripts. Must never know: what a command does. Everything in them comes from the parsers.
+Owns: the three scripts. Must never know: the effect of a command. All contents come from the parsers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Option(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What can stand behind a command."""
+    """The possible words after a command."""
 
     name: str
     help: str
@@ -42,7 +42,7 @@ class _Known(NamedTuple):
         return " ".join((*self.words, *(name for option in self.options for name in option.names)))
 
     def before_values(self) -> Iterator[tuple[str, str]]:
-        """What a shell sees behind which a value stands, as a pattern, and the values; "" for files."""
+        """Pairs for a shell: a pattern of options that take a value, and the values; "" for files."""
         valued = [option for option in self.options if option.takes_value]
         for values in dict.fromkeys(option.values for option in valued):
             names = (name for option in valued if option.values == values for name in option.names)
@@ -50,7 +50,7 @@ class _Known(NamedTuple):
 
 
 def add_to(commands: Any, table: Mapping[str, Any]) -> None:
-    """Add the command to argparse's list of commands. `table`: all of them."""
+    """Add the command to argparse's list of commands. `table`: all commands."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "completion",
         description="Print a script that completes commands, options and files in a shell. "
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _known(table: Mapping[str, Any]) -> Iterator[_Known]:
-    """Every command with its options, of its own parser."""
+    """Every command with its options, from its own parser."""
     for name, command in table.items():
         commands = argparse.ArgumentParser().add_subparsers()
         command.add(commands)

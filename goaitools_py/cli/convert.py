@@ -1,6 +1,6 @@
 """`goaitools convert`: the same conversation for another provider API.
 
-Owns: the command's options, and how losses are shown. Must never know: what a conversion changes.
+Owns: the command's options, and how losses are shown. Must never know: the changes of a conversion.
 """
 
 from __future__ import annotations

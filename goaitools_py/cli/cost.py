@@ -1,6 +1,6 @@
 """`goaitools cost`: tokens and money of a conversation, or of all conversations of a store.
 
-Owns: the command's options and the tables. Must never know: what a model costs.
+Owns: the command's options and the tables. Must never know: the price of a model.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _tokens(usage: Usage) -> dict[str, int]:
 
 
 def _models(source: Source, info: StateInfo) -> list[dict[str, Any]]:
-    """By model: the calls that the history names, and what they cost by the list of genai-prices."""
+    """By model: the calls in the history, and their cost by the list of genai-prices."""
     from ..history.turns import read_history
     from ..types.messages import Usage
     from ..types.prices import cost, total
@@ -139,7 +139,7 @@ def _cut(text: str, width: int) -> str:
 
 
 def _all(args: argparse.Namespace) -> int:
-    """A line for each conversation, of the plain columns beside the states: no state is opened."""
+    """A line for each conversation, made of the store's plain columns: no state is opened."""
     rows: list[dict[str, Any]] = []
     with opened_store(args.store, args.table) as store:
         cursor = None

@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _demonstrate(sim: SimServer, database: Path, *, aside: bool) -> str:
-    """Play both halves. Gives what went wrong; "" for nothing."""
+    """Play both halves. Returns the problem; "" if there is no problem."""
     _introduce(database)
     for half in _HALVES:
         if code := _run_half(half, sim, database, aside=aside):

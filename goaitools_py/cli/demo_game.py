@@ -100,7 +100,7 @@ class Game:
         self.store.close()
 
     def say(self, text: str, *, context: str | None = None) -> str:
-        """Run one turn of the player. `context` is what changes from turn to turn."""
+        """Run one turn of the player. `context`: facts that change from turn to turn."""
         stored = self.store.load(KEY)
         _print_said(text, context)
         result = self.chat.chat_with_state(stored.blob if stored else None, user=text, context=context)

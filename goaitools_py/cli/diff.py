@@ -1,4 +1,4 @@
-"""`goaitools diff`: what became of a conversation between two of its states.
+"""`goaitools diff`: the differences between two states of a conversation.
 
 Owns: the command's options, and the lines of the report. Must never know: how states are compared.
 """
@@ -44,7 +44,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read both states and print what differs."""
+    """Read both states and print the differences."""
     if args.store is None and args.a == args.b == "-":
         args.error("only one of the two states can come from standard input")
     in_store = args.store is not None
@@ -63,7 +63,7 @@ def _one(args: argparse.Namespace, name: str, in_store: bool) -> argparse.Namesp
 
 
 def _diff(a: Source, b: Source) -> StateDiff:
-    """Compare. If the states have two owners or codecs, the second gets those of the first, in memory."""
+    """Compare. If owners or codecs differ, the second state gets the first state's ones, in memory."""
     from ..history.diff import diff_states
     from ..state.blob import peek
     from ..state.reseal import rewrap

@@ -1,4 +1,4 @@
-"""`goaitools doctor`: what is installed, set and reachable on this machine; with `--live`, what a model does.
+"""`goaitools doctor`: checks the packages, settings and servers of this machine; with `--live`, a model, too.
 
 Owns: the command's options, the order of the checks, and the report. Must never know: how a check is done.
 """
@@ -149,7 +149,7 @@ def _store(args: argparse.Namespace) -> Iterator[Finding]:
                     finding = check(store, key)
                     yield finding
                     if check is CHECKS[0] and finding.status == "problem":
-                        break  # the others build on it
+                        break  # the other checks build on it
             finally:
                 if hasattr(store, "delete"):
                     store.delete(key)

@@ -1,4 +1,4 @@
-"""What the header of a chat says.
+"""The facts in the header of a chat.
 
 Owns: which facts stand there, in which words, and how they fit a width. Must never know: a screen.
 """
@@ -44,7 +44,7 @@ class HeaderFacts(NamedTuple):
 
 
 def header_facts(key: str, info: ConversationInfo | None) -> HeaderFacts:
-    """The facts of what is stored under a key; None: nothing is."""
+    """The facts of the conversation under a key. `info`: None if nothing is stored."""
     if info is None:
         return HeaderFacts(key)
     state = info.state

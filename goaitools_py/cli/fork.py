@@ -1,6 +1,6 @@
-"""`goaitools fork`: the same conversation once more, under an id of its own.
+"""`goaitools fork`: copies a conversation under a new id.
 
-Owns: the command's options, and where the copy goes. Must never know: what a fork changes in a state.
+Owns: the command's options, and where the copy goes. Must never know: the changes of a fork in a state.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""`goaitools import`: a state of an export, or of a state of the Go library.
+"""`goaitools import`: makes a state from an export, or from a state of the Go library.
 
-Owns: the command's options, and which of the two an input is. Must never know: the shape of either.
+Owns: the command's options, and the choice between the two inputs. Must never know: the shape of an input.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _state(args: argparse.Namespace, sealed: dict[str, Any]) -> tuple[bytes, str]:
-    """The state, and what it was made of. Raises GoAIToolsError with the input's name."""
+    """The state, and the format that it was made of. Raises GoAIToolsError with the input's name."""
     from ..types.errors import GoAIToolsError
 
     label = "standard input" if args.file == "-" else args.file
@@ -100,7 +100,7 @@ def _state(args: argparse.Namespace, sealed: dict[str, Any]) -> tuple[bytes, str
 
 
 def _as_json(data: bytes) -> Any:
-    """The JSON value; None if it is none, or gzipped: the Go library's reader says more."""
+    """The JSON value. None for other data, also if gzipped: the Go library's reader gives a better error."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""`goaitools inspect`: what is in a state blob, without a model or an SDK.
+"""`goaitools inspect`: shows the contents of a state blob, without a model or an SDK.
 
 Owns: the command's options, and where the bytes come from. Must never know: the layout of a blob.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["add_to"]
 
 _CONTENT: Final = ("metadata", "sticky_settings", "title", "topics")
-"""Facts that an application or a user has written. They are told with --show only."""
+"""Facts that an application or a user has written. They are shown with --show only."""
 
 
 def add_to(commands: Any) -> None:
@@ -72,14 +72,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _bars(info: StateInfo, blob: bytes, opened: dict[str, Any], history: History | None) -> list[TurnBar]:
-    """What each turn weighs; [] for a sealed state, and for one whose messages cannot be read here."""
+    """The size of each turn. [] for a sealed state, and for one with messages that cannot be read here."""
     from ..history.turns import read_history
     from ..types.errors import StateError
     from .picture import bars_of
 
     if info.is_sealed:
         return []
-    with suppress(StateError):  # such as that of a provider API that is not built in
+    with suppress(StateError):  # such as a state of a provider API that is not built in
         return bars_of(history or read_history(blob, **opened))
     return []
 

@@ -1,4 +1,4 @@
-"""Names of conversations: which are free, and which can be names.
+"""Names of conversations: free names, and rules for names.
 
 Owns: how a new name is made. Must never know: a store.
 """
@@ -17,7 +17,7 @@ _NUMBER: Final = re.compile(r"-\d+$")
 
 
 def check_name(name: str) -> str:
-    """The name, if it can be one. ValueError if not."""
+    """Return the name. ValueError if a conversation cannot have it."""
     if not name.isprintable() or len(name.encode("utf-8", "replace")) > MAX_BYTES:
         raise ValueError(f"a name is one line of at most {MAX_BYTES} bytes")
     return name

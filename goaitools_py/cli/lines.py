@@ -1,6 +1,6 @@
 """A conversation line by line: for pipes, and for terminals without the app.
 
-Owns: what is read and what is printed. Must never know: what a line means, or how a turn runs.
+Owns: input and output. Must never know: the meaning of a line, or how a turn runs.
 
 Replies go to standard output, everything else to standard error. So a pipe gets only the replies.
 """
@@ -96,7 +96,7 @@ def typed_lines() -> Iterator[str]:
 
 
 class Talk:
-    """Answers lines in a conversation of a store. A turn of another program is not waited for."""
+    """Answers lines in a conversation of a store. It does not wait for a turn of another program."""
 
     def __init__(
         self,
@@ -197,7 +197,7 @@ class Talk:
 
 
 class _Shown:
-    """What was printed of a turn: pieces of text, and notes between them."""
+    """The output of a turn so far: pieces of text, and notes between them."""
 
     def __init__(self) -> None:
         self._is_in_line = False
@@ -214,7 +214,7 @@ class _Shown:
             _note(call_line(event) if isinstance(event, ToolStarted) else result_line(event))
 
     def end(self, *, is_open: bool = False) -> None:
-        """End the line. `is_open`: end one that has no text, too."""
+        """End the line. `is_open`: end a line without text, too."""
         if is_open and not self._any:
             self._is_in_line = True
         self._break()

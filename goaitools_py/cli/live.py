@@ -1,7 +1,7 @@
 """`goaitools doctor --live`: some twenty small calls to a model with the reader's own key, and a report.
 
 Owns: the question before money is spent, the order of the run, the report and the exit code. Must never know:
-what a check asks. The report has no key and no reply in it.
+the question of a check. The report has no key and no reply in it.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 __all__ = ["Row", "run_checks", "run_live"]
 
 _NAME: Final = 80
-"""Characters of a cell: a server has chosen some of the names."""
+"""The most characters of a cell, because servers choose some of the names."""
 _REFUSED: Final = frozenset({400, 404, 405, 415, 422, 501, None})
-"""Statuses by which hosts refuse what they do not have. None: the refusal stands in an answer with 200."""
+"""Statuses by which hosts refuse a missing feature. None: the refusal stands in an answer with 200."""
 _TIMEOUT: Final = 60.0
 _WORDS: Final = {"differs": "**differs**"}
 
 
 class Row(NamedTuple):
-    """What came of a check: "ok", "differs", "not offered" or "skipped"."""
+    """The outcome of a check: "ok", "differs", "not offered" or "skipped"."""
 
     asked: str
     expected: str
@@ -46,7 +46,8 @@ class Row(NamedTuple):
 
 
 def run_live(args: argparse.Namespace) -> int:
-    """Ask, run all checks, and print the report; 1 if something differs from what the package relies on."""
+    """Ask, run all checks, and print the report. Returns 1 if a reply differs from the package's
+    assumptions."""
     try:
         live = Live(
             args.live,
@@ -79,7 +80,7 @@ def run_live(args: argparse.Namespace) -> int:
 
 
 def _agreed(args: argparse.Namespace, live: Live) -> bool:
-    """Say what the run may cost, and ask. Without a terminal nobody can answer: that is wrong usage."""
+    """Say how much the run may cost, and ask. Without a terminal a question has no answer: wrong usage."""
     print(*map(printable, _announced(live)), sep="\n", file=sys.stderr)
     if not sys.stdin.isatty():
         args.error("--live spends money: give --yes where no person can answer")
@@ -88,7 +89,7 @@ def _agreed(args: argparse.Namespace, live: Live) -> bool:
 
 
 def most(live: Live) -> Usage:
-    """What the run consumes at most: the input as it is written, and each reply up to its limit."""
+    """The most tokens of the run: the input as it is written, and each reply up to its limit."""
     from .. import Usage
 
     overflow = 0

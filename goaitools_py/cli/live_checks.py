@@ -1,7 +1,7 @@
-"""The checks of `goaitools doctor --live`: what is asked of a model, and what the package relies on.
+"""The checks of `goaitools doctor --live`: questions to a model, and the package's assumptions about replies.
 
-Owns: the table `CHECKS`, its questions, and what is compared. Must never know: how a call is made, or how a
-result is printed. A check returns a note. What it raises says what came instead: see `live_model`. Notes
+Owns: the table `CHECKS`, its questions, and the comparisons. Must never know: how a call is made, or how a
+result is printed. A check returns a note. If a reply differs, it raises an error of `live_model`. Notes
 consist of fixed words, numbers, names of error classes and codes: no reply is quoted.
 """
 
@@ -57,7 +57,7 @@ def _streamed(live: Live) -> tuple[ChatResult, list[Any]]:
 
 
 def plain(live: Live) -> str:
-    """A text, as a whole."""
+    """A reply in one piece."""
     _complete(_first(live), "Ada")
     return ""
 
@@ -85,7 +85,7 @@ def usage_in_stream(live: Live) -> str:
 
 
 def unicode(live: Live) -> str:
-    """Letters, ideographs and an emoji, there and back."""
+    """Letters, ideographs and an emoji are sent and come back."""
     _complete(_streamed(live)[0], "Zoë", "東京", "🙂")
     return ""
 
@@ -141,7 +141,7 @@ def _two_calls(live: Live) -> ChatResult:
 
 
 def _teams(result: ChatResult) -> list[str]:
-    """The teams that were asked for; "" where the arguments do not fit the schema."""
+    """The teams in the calls' arguments; "" for arguments that do not fit the schema."""
     found = []
     for call in result.pending:
         try:
@@ -153,7 +153,7 @@ def _teams(result: ChatResult) -> list[str]:
 
 
 def one_call(live: Live) -> str:
-    """A call of a tool whose name has a dash, an underscore, a capital and a digit."""
+    """A call of a tool with a dash, an underscore, a capital and a digit in its name."""
     result = _one_call(live)
     if result.status != "awaiting_tools":
         raise DiffersError(f"no call: the reply is {result.status}{_advice(result)}")
@@ -163,7 +163,7 @@ def one_call(live: Live) -> str:
 
 
 def its_result(live: Live) -> str:
-    """The result goes back, and the reply has read it."""
+    """The result goes back, and the reply uses it."""
     called = _one_call(live)
     if _teams(called) != ["Red"]:
         raise SkippedError("no such call came")
@@ -230,7 +230,7 @@ def _has_thought(live: Live) -> bool:
 
 
 def thinking(live: Live) -> str:
-    """Thinking is taken, and seen or counted."""
+    """The model thinks on request, and its thinking is visible or counted."""
     _complete(_thought(live)[0])
     if not _has_thought(live):
         raise NotOfferedError("taken, and no thinking was shown or counted")
@@ -249,7 +249,7 @@ def thinking_sent_back(live: Live) -> str:
 
 
 def picture(live: Live) -> str:
-    """A red square of 32 by 32 pixels is taken."""
+    """The provider accepts a red square of 32 by 32 pixels."""
     from .. import Image
 
     asked = [
@@ -308,7 +308,7 @@ def truncated(live: Live) -> str:
 
 
 def after_truncated(live: Live) -> str:
-    """The history with a reply that was cut off is taken."""
+    """The provider accepts a history with a reply that was cut off."""
     result = live.say(_cut(live).state, _WHO)
     _complete(result, "Ada")
     return ""
@@ -330,11 +330,11 @@ def overflow(live: Live) -> str:
     raise DiffersError("it was answered: the host has a larger context, or cuts the prompt")
 
 
-# ------------------------------------------------------------------------------------ what must fail
+# ------------------------------------------------------------------------------ calls that must fail
 
 
 def wrong_key(live: Live) -> str:
-    """A key that is none."""
+    """An invalid key."""
     from ..types.errors import AuthenticationError
 
     if live.is_simulated:
@@ -389,14 +389,14 @@ def _stopped(live: Live) -> bytes | None:
 
 
 def cancelled(live: Live) -> str:
-    """A stream that is given up after its first text."""
+    """A stream that is stopped after its first text."""
     if _stopped(live) is None:
         raise DiffersError("the stream had no text")
     return "the host does not say what it bills for it"
 
 
 def after_cancelled(live: Live) -> str:
-    """The turn after it knows what was said."""
+    """The turn after a cancelled one knows the earlier messages."""
     state = _stopped(live)
     if state is None:
         raise SkippedError("the stream had no text")

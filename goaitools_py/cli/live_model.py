@@ -1,7 +1,7 @@
-"""The model that `goaitools doctor --live` asks: a chat with small limits, and what its calls consumed.
+"""The model that `goaitools doctor --live` asks: a chat with small limits, and the cost of its calls.
 
-Owns: how a call is made and booked, what a check is, and the exceptions by which it says what came. Must
-never know: what a check asks.
+Owns: how a call is made and booked, the form of a check, and the exceptions for a check's outcome. Must
+never know: the question of a check.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ THINKING_TOKENS: Final = 1_024
 
 
 class DiffersError(Exception):
-    """What came is not what the package relies on. The text is one of the check's own."""
+    """The reply differs from the package's assumptions. The text is one of the check's own."""
 
 
 class NotOfferedError(Exception):
-    """The host does not have what was asked for."""
+    """The host does not offer the requested feature."""
 
 
 class SkippedError(Exception):
@@ -43,15 +43,15 @@ class SkippedError(Exception):
 
 
 class Live:
-    """A model behind a name such as "openai:MODEL", with what its answers have in common.
+    """A model behind a name such as "openai:MODEL", with facts about all its answers.
 
     Attributes:
         name: The name, as `Chat` takes it.
         max_output: Output tokens of one reply, thinking included.
-        window: Input tokens of the model's context, for the check of an overflow; 0: as the package's table
-            has it. None: no such check.
-        spent: What all calls consumed, as far as the provider said so.
-        costs: The price of each call that consumed something; None for an unknown one.
+        window: Input tokens of the model's context, for the check of an overflow; 0: as in the package's
+            table. None: no check of an overflow.
+        spent: The tokens of all calls, as far as the provider reported them.
+        costs: The price of each call that consumed tokens; None for an unknown price.
         answered_as: The model's name in the first reply.
         has_answered: True if a reply had room in its limit.
     """
@@ -80,14 +80,14 @@ class Live:
 
     @property
     def model(self) -> str:
-        """The model's name without that of the provider API."""
+        """The model's name without the name of the provider API."""
         return self._backend.model or ""
 
     def connect(self) -> None:
-        """Import the SDK and make its client, so that the first check does not take the time of it."""
+        """Import the SDK and make its client, so that the time of the first check does not include this."""
         from ..backends import BackendError
 
-        with suppress(BackendError):  # such as a missing key: the first check tells it
+        with suppress(BackendError):  # such as a missing key: the first check reports it
             self.chat.warm_up()
 
     def close(self) -> None:
@@ -101,7 +101,7 @@ class Live:
         return self._booked(lambda: self.chat.chat_with_state(state, user=user, **fields))
 
     def answer(self, state: bytes, answers: Mapping[str, Any], **fields: Any) -> ChatResult:
-        """The rest of a turn whose calls got their results."""
+        """Resume a turn with the results of its calls."""
         return self._booked(lambda: self.chat.resume(state, answers, **fields))
 
     def stream(self, state: bytes | None, user: Any, **fields: Any) -> tuple[ChatResult, list[Event]]:
@@ -117,7 +117,7 @@ class Live:
         return self._booked(run), events
 
     def stop_in_stream(self, user: str) -> bytes | None:
-        """Begin a turn, and give it up after its first text. The state of then; None if no text came."""
+        """Begin a turn, and stop it after its first text. Returns the state then; None if no text came."""
         from ..types.events import TextDelta
 
         with self.chat.start(None, user=user) as turn:
@@ -162,7 +162,7 @@ class Live:
     # ------------------------------------------------------------------------------------ the settings
 
     def _least_effort(self) -> dict[str, Any]:
-        """The least thinking that a known model takes: else its thoughts would fill the small replies."""
+        """The least thinking of a known model. More thinking would fill the small replies."""
         efforts = self.known.efforts
         return {"reasoning_effort": efforts[0]} if efforts else {}
 
@@ -192,9 +192,9 @@ class Live:
     # -------------------------------------------------------------------- replies that checks share
 
     def once(self, name: str, make: Callable[[Live], _T]) -> _T:
-        """What `make` gives, made once: checks build on each other's replies, and each can run alone.
+        """Return the value of `make`, made once. Checks share replies, and each check can run alone.
 
-        Raises SkippedError if it has failed before: the row of the check that made it says how.
+        Raises SkippedError if `make` failed before: the row of the first check that needed it tells why.
         """
         if name not in self._made:
             self._made[name] = _FAILED
@@ -209,11 +209,11 @@ class Check(NamedTuple):
     """One row.
 
     Attributes:
-        asked: What is asked.
-        expected: What is expected.
-        run: Asks, and gives a note.
+        asked: The question.
+        expected: The expected outcome.
+        run: Asks, and returns a note.
         calls: How many model calls it makes at most.
-        tokens_in: How many input tokens they have at most, together, on any provider API.
+        tokens_in: The most input tokens of all its calls together, on any provider API.
         is_optional: True if a host may lack it: then a refused request means "not offered".
         thinks: True if its calls have room for thinking.
     """

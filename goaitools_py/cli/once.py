@@ -1,6 +1,6 @@
 """`goaitools chat --once TEXT`: one message and its reply, for scripts.
 
-Owns: what is printed, and the exit code. Must never know: how a turn runs.
+Owns: the output, and the exit code. Must never know: how a turn runs.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def run_once(opening: Opening, text: str, *, as_json: bool = False) -> int:
 
 
 def _unfinished(result: ChatResult) -> str:
-    """Why a reply is not complete, and for calls that wait what to do."""
+    """Why a reply is not complete, and the next step if calls wait."""
     if not result.pending:
         return f"the reply is {result.status.replace('_', ' ')}"
     return f"the reply {_waits(result.pending)}"

@@ -1,7 +1,7 @@
-"""What the options of `goaitools chat` open: a model, tools, a store and a conversation in it.
+"""Opens the objects that the options of `goaitools chat` name: a model, tools, a store and a conversation.
 
-Owns: which options go together, and why a stored conversation cannot go on. Must never know: how it is talked
-in.
+Owns: which options go together, and why a stored conversation cannot go on. Must never know: how a
+conversation is led.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MEMORY: Final = ":memory:"
 
 
 class Opening:
-    """What was opened.
+    """The opened objects.
 
     Attributes:
         model: The text that named the model.

@@ -1,6 +1,6 @@
-"""What commands print: facts as lines or as JSON, and new states.
+"""The output of commands: facts as lines or as JSON, and new states.
 
-Owns: `--json`, `--out`, and the form of a report. Must never know: what the facts mean.
+Owns: `--json`, `--out`, and the form of a report. Must never know: the meaning of the facts.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def show_json(value: Any) -> None:
 
 
 def tell(args: argparse.Namespace, facts: Mapping[str, Any], *, aside: bool = False) -> None:
-    """Print a report. The names of facts are those of the JSON; a line shows them with spaces.
+    """Print a report. JSON has the names of facts as they are; a line shows them with spaces.
 
     `aside`: print to standard error, because standard output has the result itself.
     """
@@ -82,7 +82,7 @@ def put(args: argparse.Namespace, source: Source, new: bytes) -> str:
 
 def refuse_existing(path: str) -> None:
     """Raise `GoAIToolsError` if there is a file: a command makes a new one and does not know the old one. A
-    device or a pipe is no such file: nothing in it is lost."""
+    device or a pipe is allowed: nothing in it is lost."""
     from ..types.errors import GoAIToolsError
 
     if path != "-" and (os.path.isfile(path) or os.path.isdir(path)):

@@ -1,7 +1,7 @@
-"""A state as one HTML page that needs nothing beside itself: no script, no font, no picture, no network.
+"""A state as one self-contained HTML page: no script, no font, no picture, no network.
 
-Owns: the page, and that no text of a conversation is anything but text in it. Must never know: where the
-state came from, or where the page goes.
+Owns: the page, and the escaping of a conversation's texts in it. Must never know: where the state came
+from, or where the page goes.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def page(
     bars: Sequence[TurnBar],
     history: History | None = None,
 ) -> str:
-    """The page. `facts`: names and texts. `history`: what was said, if that is to be shown."""
+    """The page. `facts`: names and texts. `history`: the messages, if they are to be shown."""
     lines = [
         "<!DOCTYPE html>",
         '<html lang="en"><head><meta charset="utf-8">',
@@ -89,7 +89,7 @@ def page(
 
 
 def _text(text: str) -> str:
-    """A text of anybody as text of the page: it opens no tag, ends no attribute, and turns no line around."""
+    """Escape a text for the page, so that it opens no tag, ends no attribute, and reverses no line."""
     return escape(printable(text), quote=True)
 
 

@@ -1,7 +1,7 @@
 """A state as a picture of characters: how full the context is, tokens by turn, cuts on a line of time.
 
-Owns: bars and lines within 80 columns, in colour or without. Must never know: a message, or what is said of
-the state in words.
+Owns: bars and lines within 80 columns, in colour or without. Must never know: a message, or the words of a
+report.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def style_for(stream: TextIO) -> Style:
 
 
 class TurnBar(NamedTuple):
-    """What a turn weighs. `context`: the input tokens of its last model call; `output`: those of all."""
+    """The tokens of a turn. `context`: input of its last model call. `output`: output of all its calls."""
 
     number: int
     started_at: datetime
@@ -67,7 +67,7 @@ class TurnBar(NamedTuple):
 
 
 def bars_of(history: History) -> list[TurnBar]:
-    """The weight of each turn that a model has answered, oldest first."""
+    """The tokens of each turn that a model has answered, oldest first."""
     found = []
     for turn in history.turns:
         inputs = [one.usage.input_tokens for one in turn.iterations if one.usage.total_tokens]
@@ -127,7 +127,7 @@ def _bars(bars: Sequence[TurnBar], style: Style) -> Iterator[str]:
 
 
 def _time_line(info: StateInfo, bars: Sequence[TurnBar], style: Style) -> Iterator[str]:
-    """Turns and cuts where they stand between the first and the last of them."""
+    """A line of time, with turns and cuts at their places between the first and the last one."""
     times = [
         info.created_at,
         info.updated_at,

@@ -1,6 +1,6 @@
-"""A progress bar on standard error, where that is a terminal.
+"""A progress bar on standard error, if that is a terminal.
 
-Owns: the line and how often it is drawn. Must never know: what is counted.
+Owns: the line and how often it is drawn. Must never know: the counted things.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _PAUSE: Final = 0.1
 
 
 class Progress:
-    """One line that is drawn again and again; nothing at all where no person reads it.
+    """One line that is drawn again and again. If standard error is no terminal, it draws nothing.
 
     Use it in a ``with`` block: the line goes when the block ends.
     """

@@ -1,4 +1,4 @@
-"""`goaitools redact`: a conversation without a text.
+"""`goaitools redact`: removes a text from a conversation.
 
 Owns: the command's options, and how places are shown. Must never know: how a text is found.
 """
@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _match(args: argparse.Namespace) -> str | re.Pattern[str]:
-    """What is searched. Wrong options end the command; no error quotes the text."""
+    """The text or pattern to search. Wrong options end the command; no error quotes the text."""
     from ..history.redact.matching import Finder, Match
 
     text: str = args.match

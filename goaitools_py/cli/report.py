@@ -36,13 +36,13 @@ _REASONS = {
 def info_lines(
     info: StateInfo, pending: Sequence[PendingCall] = (), *, arguments: bool = False
 ) -> Iterator[str]:
-    """A state's facts, one for each line, without message content. `arguments` shows those of calls."""
+    """A state's facts, one for each line, without message content. `arguments`: show the calls' arguments."""
     for label, text in info_facts(info, pending, content=arguments):
         yield from columns(label, text, width=_INFO_WIDTH)
 
 
 def pending_lines(pending: Sequence[PendingCall]) -> Iterator[str]:
-    """A line for each call that takes an answer: name, id and why."""
+    """A line for each call that takes an answer: name, id and reason."""
     for call in pending:
         yield from columns("pending", _pending(call), width=_INFO_WIDTH)
 

@@ -1,4 +1,4 @@
-"""`goaitools rewind`: a conversation without its newest turns, or without its newest cut.
+"""`goaitools rewind`: takes back the newest turns of a conversation, or its newest cut.
 
 Owns: the command's options. Must never know: how a turn is taken out.
 """

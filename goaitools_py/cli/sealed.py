@@ -1,7 +1,7 @@
 """The keys that open a sealed state for a command, and the text of a refusal.
 
-Owns: `--key-env`, `--binding`, `--seal`, and which codec a blob's header asks for. Must never know: what is
-in a blob.
+Owns: `--key-env`, `--binding`, `--seal`, and which codec a blob's header asks for. Must never know: the
+contents of a blob.
 
 A key is never given on the command line, because every user of the machine can read that.
 """
@@ -78,7 +78,7 @@ def opened_with(args: argparse.Namespace, blob: bytes, *, key: str = "") -> dict
     # `Signed` refuses a blob that is not sealed: a key was given.
     header = peek(blob)
     kind = "signed"
-    if header.suite == SUITE_AES_256_GCM:  # written as it was read: what clients may see is not compressed
+    if header.suite == SUITE_AES_256_GCM:  # keep the form: a state that clients may see is not compressed
         kind = "encrypted" if header.compression else "client"
     return {"codec": _codec(kind, _keyring(args)), "binding": _binding(args, key)}
 

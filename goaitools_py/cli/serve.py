@@ -1,6 +1,6 @@
 """`goaitools serve`: a page in the browser for the conversations of a store.
 
-Owns: the command's options, and which of them go together. Must never know: what the page shows.
+Owns: the command's options, and which of them go together. Must never know: the contents of the page.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 class _Opened:
-    """What the options name: how a chat is made, and what the page says of it."""
+    """The opened options: how a chat is made, and the page's words about it."""
 
     def __init__(
         self,
@@ -248,7 +248,7 @@ async def _serve(
     async with AsyncExitStack() as stack:
         chat = opened.made(stack)
         store = await stack.enter_async_context(_store(args))
-        await store.list("", limit=1)  # a store that does not answer is told now, in one line
+        await store.list("", limit=1)  # report a store that does not answer now, in one line
         app = page_app(chat, store, settings, binding=opened.binding)
         config = uvicorn.Config(
             app,

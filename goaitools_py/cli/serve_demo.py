@@ -1,6 +1,6 @@
 """The chat of `goaitools serve --demo`: a small game on the offline simulator.
 
-Owns: the game, its tools, and what the page suggests to say. Must never know: the page, or a store.
+Owns: the game, its tools, and the lines that the page suggests. Must never know: the page, or a store.
 """
 
 from __future__ import annotations

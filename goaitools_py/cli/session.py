@@ -1,10 +1,10 @@
-"""What a chat does with a line: a message or a command, as flows of steps.
+"""The reaction of a chat to a line, a message or a command, as flows of steps.
 
 Owns: the order of the steps, and the texts for the user. Must never know: a terminal, an event loop, or how a
 turn runs.
 
-Another program may use the same conversation. If another turn was saved meanwhile, it stays, and the one of
-this program is added after it.
+Another program may use the same conversation. If it has saved a turn meanwhile, that turn stays, and the turn
+of this program is added after it.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ CONVERSATION: Final[Mapping[str, Any]] = {
 
 
 class Session:
-    """The conversation at hand, and what was not saved of it.
+    """The current conversation, and its unsaved turn.
 
     Args:
-        key: The key of the conversation at hand.
+        key: The key of the current conversation.
         opened: The `codec` and `binding` of its state; {} for a plain one.
     """
 
@@ -54,10 +54,10 @@ class Session:
         """True if the last turn failed, or was not saved."""
         return self._has_failed or self._unsaved is not None
 
-    # ------------------------------------------------------------------------------- what a line does
+    # ------------------------------------------------------------------------------- effect of a line
 
     def begin(self) -> Flow[None]:
-        """Say what an earlier program left unfinished in this conversation, and what to type."""
+        """Describe unfinished work of an earlier program in this conversation, and how to continue it."""
         info: ConversationInfo | None = yield Call("info")
         if info is None:
             return
@@ -78,15 +78,15 @@ class Session:
         yield from self._guarded(self._turn(Turn(answers=answers)))
 
     def end(self) -> Flow[None]:
-        """Save what was not saved."""
+        """Save the unsaved turn."""
         yield from self._save_rest()
 
     def facts(self) -> Flow[HeaderFacts]:
-        """What the header says."""
+        """The facts for the header."""
         return header_facts(self.key, (yield Call("info")))
 
     def snapshot(self) -> Flow[ConversationSnapshot | None]:
-        """What a screen shows."""
+        """The conversation for a screen; None if nothing is stored."""
         found: ConversationSnapshot | None = yield Call("snapshot")
         return found
 
@@ -144,7 +144,7 @@ class Session:
                 yield from self._finish(result)
 
     def _stopped(self) -> Flow[None]:
-        """Say what is left of a turn that the user gave up. One that waited for its turn has left nothing."""
+        """Describe the rest of a turn that the user stopped. If it had not begun yet, there is no rest."""
         info: ConversationInfo | None = yield Call("info")
         if info is not None and info.state.status != "complete":
             yield Say("Cancelled. What was said so far is kept; /resume asks again.")
@@ -165,7 +165,7 @@ class Session:
             yield Say(f"Compacted: {counted(result.compaction.removed_turns, 'turn')} removed.")
 
     def _fail(self, error: TurnError) -> Flow[None]:
-        """Say what happened and what to do. The conversation continues from the error's state."""
+        """Describe the error and the next step. The conversation continues from the error's state."""
         self._has_failed = True
         yield Say(f"{type(error).__name__}: {error}")
         if cause := error.sdk_error or error.__cause__:
@@ -179,7 +179,7 @@ class Session:
         else:
             yield Say("Your message is kept: /resume asks again.")
 
-    # ------------------------------------------------------------------------------- what was not saved
+    # ------------------------------------------------------------------------------------- unsaved turn
 
     def _keep_unsaved(self, error: TurnError) -> Flow[None]:
         """Keep a turn that the store did not save. It is saved before the next line is answered."""
@@ -238,7 +238,7 @@ class Session:
         yield Say(f"Now in conversation {key!r}.")
         yield from self.begin()
 
-    # ---------------------------------------------------------------- commands: the one that is at hand
+    # --------------------------------------------------------------- commands: the current conversation
 
     def _rewind(self, text: str) -> Flow[None]:
         if not (text or "1").isdecimal():

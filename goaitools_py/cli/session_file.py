@@ -1,6 +1,6 @@
 """Conversations in files of one folder: `goaitools chat --session FILE`.
 
-Owns: which file a key names, and its compare-and-swap. Must never know: what is in a state.
+Owns: which file a key names, and its compare-and-swap. Must never know: the contents of a state.
 
 A file holds one state. It is replaced in one step, and only its owner may read it. Its siblings with the same
 ending are the other conversations. The key of a conversation is the name of its file without the ending.
@@ -60,7 +60,7 @@ class FolderStore:
                 return _version(blob, path.stat())
 
     def delete(self, key: str, *, expected: int | None = None) -> bool:
-        """Delete the file; False if there is none."""
+        """Delete the file. False if the file does not exist."""
         path = self._path(key)
         with self._held():
             if expected is not None:

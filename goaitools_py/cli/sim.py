@@ -25,7 +25,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve. The simulator prints what it is, and its address."""
+    """Serve. The simulator introduces itself, and prints its address."""
     from ..sim import serve
 
     serve(args.port, as_json=args.json)

@@ -1,6 +1,6 @@
 """The state that a command works on: in a file, on standard input, or in a store.
 
-Owns: where a state is read and where it is written. Must never know: what is done with it.
+Owns: where a state is read and where it is written. Must never know: the work on the state.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SHOWN_KEYS = 10
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:
-    """Add the options that name a state, and those that open a sealed one."""
+    """Add the options that name a state, and the options that open a sealed one."""
     parser.add_argument(
         "state",
         nargs="?",
@@ -59,7 +59,7 @@ class Source:
     """A state that was read.
 
     Attributes:
-        label: What it is called in a message.
+        label: Its name in messages.
         blob: The whole state.
         opened: The `codec` and `binding` that open it, as keywords.
         store: Its store, or None.
@@ -83,7 +83,7 @@ class Source:
         return "standard output" if self._path == "-" else self.label
 
     def replace(self, new: bytes) -> None:
-        """Write the new state in the place of the old one; that of standard input goes to standard output.
+        """Write the new state in the place of the old one. For standard input, write to standard output.
 
         Raises `StateConflictError` if a store's row has changed since it was read.
         """
@@ -100,8 +100,8 @@ def opened_source(
     """Read the state that the options name. Wrong options end the command.
 
     `changes`: the state will be replaced, so no turn may run on it meanwhile. `unopened`: a sealed state is
-    good without its key, too; of a store it is the stored blob then, without parts that stand beside it.
-
+    `changes`: the state will be replaced, so no turn may run on it meanwhile. `unopened`: a sealed state is
+    accepted without its key. From a store it is then the stored blob, without parts that stand beside it.
     Raises `StateError`, `StoreError` or OSError with the state's name in the text, also for the errors of
     the block.
     """

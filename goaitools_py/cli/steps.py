@@ -1,6 +1,6 @@
-"""What a chat asks of the world around it, and the two loops that carry it out.
+"""The steps that a chat asks its surroundings to do, and the two loops that carry them out.
 
-Owns: the steps as values, and the loops. Must never know: a terminal, or which conversation is at hand.
+Owns: the steps as values, and the loops. Must never know: a terminal, or which conversation is current.
 
 A flow of `session` is a generator. It yields steps and is resumed with their answers; an error is thrown in
 where its step was yielded. So line mode and the app run the same flows, one in plain code and one in an event
@@ -39,21 +39,21 @@ T = TypeVar("T")
 
 
 class Say(NamedTuple):
-    """Show a text. A "report" is what was asked for; a "note" says what has happened."""
+    """Show a text. A "report" answers a command; a "note" tells of an event."""
 
     text: str
     kind: Literal["note", "report"] = "note"
 
 
 class Call(NamedTuple):
-    """Call a method of the conversation at hand; the answer is what it returns."""
+    """Call a method of the current conversation; the answer is its return value."""
 
     method: str
     arguments: tuple[Any, ...] = ()
 
 
 class Turn(NamedTuple):
-    """Run a turn and show it: of a text, or with None the unfinished one. The answer is its result.
+    """Run a turn of a text, or with None the unfinished turn, and show it. The answer is its result.
 
     The answer is None if the user stopped it.
     """
@@ -86,13 +86,13 @@ class Choose(NamedTuple):
 
 
 class Open(NamedTuple):
-    """Make the conversation under this key the one at hand. A StateError: it stays as it was."""
+    """Make the conversation under this key the current one. A StateError: the current one stays."""
 
     key: str
 
 
 class Changed(NamedTuple):
-    """What is stored is no longer what was shown."""
+    """The stored conversation has changed since it was shown."""
 
 
 class Clear(NamedTuple):

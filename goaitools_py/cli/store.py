@@ -1,6 +1,6 @@
 """`goaitools store`: makes the tables of a store, and brings older ones to the present layout.
 
-Owns: the command's options, and what it prints. Must never know: how a step is done.
+Owns: the command's options, and its output. Must never know: how a step is done.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def add_to(commands: Any) -> None:
 
 
 def _reported(args: argparse.Namespace, work: Callable[[argparse.Namespace, list[str]], int]) -> int:
-    """Do the work. With --json its lines go to standard error, and what was done is printed at the end."""
+    """Do the work. With --json its lines go to standard error, and the list of steps is printed at the
+    end."""
     done: list[str] = []
     with redirect_stdout(sys.stderr) if args.json else nullcontext():
         code = work(args, done)
@@ -67,7 +68,7 @@ def _reported(args: argparse.Namespace, work: Callable[[argparse.Namespace, list
 
 
 def _init(args: argparse.Namespace, done: list[str]) -> int:
-    """Make what is missing; 1 if a table is there in an older layout."""
+    """Make the missing tables. Returns 1 if a table has an older layout."""
     from ..stores.migration import steps_of
 
     if is_redis(args.url):
@@ -92,7 +93,7 @@ def _init(args: argparse.Namespace, done: list[str]) -> int:
 
 
 def _migrate(args: argparse.Namespace, done: list[str]) -> int:
-    """Do what is to be done, or print it."""
+    """Do the missing steps, or print them."""
     from ..stores.migration import steps_of
 
     if is_redis(args.url):
@@ -116,7 +117,7 @@ def _migrate(args: argparse.Namespace, done: list[str]) -> int:
 
 @contextmanager
 def _timed(told: str) -> Iterator[None]:
-    """Print what is done; and while it lasts more than a second, how long it has taken."""
+    """Print the name of a step, and after each second the time that it has taken."""
     print(f"{told} ", end="", flush=True)
     is_over = threading.Event()
     began = time.monotonic()

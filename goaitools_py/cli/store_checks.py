@@ -1,6 +1,6 @@
 """The checks of a store by `goaitools doctor`: a round trip, a race, the lease, the clock.
 
-Owns: what is saved and what must come back. Must never know: an engine of a store, or how a finding is
+Owns: the saved data and the expected results. Must never know: an engine of a store, or how a finding is
 printed. All of it happens under one new key.
 """
 

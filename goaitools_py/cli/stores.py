@@ -1,6 +1,6 @@
 """A store by its URL, for commands.
 
-Owns: which store a URL names, and how it is opened and closed. Must never know: what is done with it.
+Owns: which store a URL names, and how it is opened and closed. Must never know: the work on the store.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def add_store(
     what: str = "take the state from this store",
     otherwise: str = "$GOAITOOLS_STORE, where no file is named",
 ) -> None:
-    """Add the options that name a store. `otherwise`: what is taken if none is named."""
+    """Add the options that name a store. `otherwise`: the default, for the help text."""
     parser.add_argument(
         "--store",
         metavar="URL",
@@ -50,7 +50,7 @@ def add_store(
 
 
 def has_store(args: argparse.Namespace) -> bool:
-    """Take the store of the environment if none is named. True if there is one."""
+    """Take the store of the environment if the options name no store. True if there is a store."""
     if args.store is None:
         args.store = os.environ.get("GOAITOOLS_STORE") or None
     return args.store is not None
@@ -69,8 +69,8 @@ def sqlite_path(url: str) -> str | None:
 
 
 def lacking_limit(url: str) -> str:
-    """Name the setting that a client of the application's lacks if it is made from this URL alone, so that it
-    waits for ever for an answer. "" if it has a limit, or needs none."""
+    """Name the missing timeout setting of a client that an application makes from this URL alone. Without it
+    the client waits for ever for an answer. "" if the client has a limit, or needs no limit."""
     from ..stores.clients import answer_setting, lacks_answer_limit
 
     if sqlite_path(url) is not None:
@@ -97,7 +97,7 @@ def shown_url(url: str) -> str:
 def opened_store(url: str, table: str | None = None, *, make: bool = False) -> Iterator[Any]:
     """The store of a URL, open as long as the block runs. `make`: a SQLite file may be new.
 
-    Raises `StoreError` if there is no such store, and OSError if a package is missing.
+    Raises `StoreError` if the store does not exist, and OSError if a package is missing.
     """
     if (path := sqlite_path(url)) is not None:
         with _sqlite(path, table, make) as store:

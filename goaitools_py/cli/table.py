@@ -17,7 +17,7 @@ class Command(NamedTuple):
     """One command.
 
     Attributes:
-        help: What it does, for the list of commands.
+        help: A description, for the list of commands.
         add: Imports the command's module, and adds its parser to argparse's list of commands.
     """
 

@@ -1,6 +1,6 @@
 """Text for a terminal: safe characters, aligned columns, readable numbers.
 
-Owns: the layout of text in 80 columns. Must never know: what the text means.
+Owns: the layout of text in 80 columns. Must never know: the meaning of the text.
 """
 
 from __future__ import annotations

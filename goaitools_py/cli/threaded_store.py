@@ -19,7 +19,7 @@ __all__ = ["FullThreadedStore", "ThreadedStore"]
 
 
 class ThreadedStore:
-    """The methods that every listed store has. `store` stays the caller's, who closes it."""
+    """The methods that every listed store has. The caller closes `store`."""
 
     def __init__(self, store: Any) -> None:
         self._store = store
@@ -45,7 +45,7 @@ class ThreadedStore:
 
 
 class FullThreadedStore(ThreadedStore):
-    """`ThreadedStore` of a store with facts, parts, stop flags and leases, as those on a server are."""
+    """`ThreadedStore` of a store with facts, parts, stop flags and leases, such as a store on a server."""
 
     async def save(
         self, key: str, blob: bytes, *, expected: int | None, facts: RowFacts | None = None

@@ -42,7 +42,7 @@ def outcome(flag: str) -> str:
 
 
 def waiting_lines(waiting: Sequence[PendingCall]) -> Iterator[str]:
-    """The calls that wait, and what to type."""
+    """The calls that wait, and the commands that answer them."""
     from .answers import question_lines
     from .arguments import pretty
     from .report import pending_lines
@@ -58,7 +58,7 @@ def waiting_lines(waiting: Sequence[PendingCall]) -> Iterator[str]:
 
 
 def key_line(stored: StoredKey) -> str:
-    """A conversation of a store: its name, and what the store's plain columns say of it."""
+    """A conversation of a store: its name, and the facts of the store's plain columns."""
     facts = stored.facts
     title = f": {facts.title}" if facts is not None and facts.title else ""
     turns = f", {counted(facts.turns, 'turn')}" if facts is not None and facts.turns is not None else ""
@@ -67,7 +67,7 @@ def key_line(stored: StoredKey) -> str:
 
 
 def key_lines(found: Sequence[StoredKey], at_hand: str) -> Iterator[str]:
-    """The conversations, the newest first; the one at hand has a star."""
+    """The conversations, the newest first; the current one has a star."""
     for stored in newest_first(found):
         yield _line(f"{'*' if stored.key == at_hand else ' '} {key_line(stored)}")
 

@@ -1,6 +1,6 @@
 """Objects of a user's module: `--tools module:name`, the chat of `goaitools serve module:name`; and `--mcp`.
 
-Owns: what such a text names. Must never know: what a tool or a chat does.
+Owns: the objects that these texts name. Must never know: the effect of a tool or a chat.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ __all__ = ["object_named", "tools_named", "tools_of_servers"]
 def tools_named(named: Sequence[str]) -> list[Any]:
     """The tools behind texts such as "game:tools": a tool, a function, or a list of these.
 
-    A module is looked for in the current folder first. Raises ValueError with what is wrong. What the module
-    itself raises passes, because its traceback is what helps.
+    A module is looked for in the current folder first. Raises ValueError that describes a mistake in the
+    text. An exception inside the module passes, because its traceback helps its author.
     """
     return [tool for text in named for tool in _tools(text)]
 

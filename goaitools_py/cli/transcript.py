@@ -1,6 +1,6 @@
-"""A stored conversation as what a screen shows: texts and tool calls, in order.
+"""A stored conversation as a list for a screen: texts and tool calls, in order.
 
-Owns: these entries, and which calls have which results. Must never know: a screen.
+Owns: these entries, and which result belongs to which call. Must never know: a screen.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class TextShown(NamedTuple):
 
 
 class CallShown(NamedTuple):
-    """A tool call. `waits`: why it takes an answer, "" if it takes none; see `PendingCall.reason`."""
+    """A tool call. `waits`: why it takes an answer, "" if it takes no answer; see `PendingCall.reason`."""
 
     id: str
     name: str
@@ -44,7 +44,7 @@ Entry = TextShown | CallShown
 
 
 def transcript(history: History, pending: Sequence[PendingCall]) -> Iterator[Entry]:
-    """What to show of a conversation, the newest turns of a long one."""
+    """The entries of a conversation, the newest turns of a long one."""
     turns = history.turns[-MAX_TURNS:]
     if left := len(history.turns) - len(turns):
         yield TextShown("note", f"{counted(left, 'earlier turn')}: /history shows all.")
@@ -80,7 +80,7 @@ def waits_words(reason: str) -> str:
 
 
 def _text(message: Message) -> str:
-    """What its author wrote; a file is a line."""
+    """The author's text; a file is a line."""
     from ..types.render import files_in
 
     names = ((part, f" {part.name}" if part.name else "") for part in files_in(message))

@@ -38,7 +38,7 @@ _TEXTS: Final = {
     "unreadable": "damaged, or not a state",
     "failed": "not read or not written",
 }
-"""What a report says of each outcome."""
+"""The words of a report for each outcome."""
 _PROBLEMS: Final = ("busy", "no_place", "refused", "newer", "unreadable", "failed")
 
 
@@ -65,7 +65,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Upgrade each state; 1 if any of them could not be."""
+    """Upgrade each state. Returns 1 if a state could not be upgraded."""
     _check(args)
     found: Counter[str] = Counter()
     names: dict[str, list[str]] = {}
@@ -110,9 +110,7 @@ def _place(args: argparse.Namespace) -> Iterator[Place]:
     from .upgrading import Column, Files, Rows
 
     if args.path is not None:
-        if os.path.isfile(
-            args.path
-        ):  # the one file that was named is not passed over, as those of a folder are
+        if os.path.isfile(args.path):  # a named file must be a state; a folder may hold other files
             with open(args.path, "rb") as file:
                 refuse_other(args.path, file.read(64))
         yield Files(args.path)

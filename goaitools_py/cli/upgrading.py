@@ -1,7 +1,7 @@
-"""The places whose states `goaitools upgrade` writes anew: files, folders, stores, columns.
+"""The places with states that `goaitools upgrade` writes anew: files, folders, stores, columns.
 
 Owns: how each place lists its states, and how one is replaced so that no other worker's save is lost. Must
-never know: what an upgrade changes in a state.
+never know: the changes of an upgrade in a state.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BYTES: Final = (bytes, bytearray, memoryview)
 
 
 class Place(Protocol):
-    """Where states are. The names are those of `Place.names`."""
+    """A place of states. `Place.names` gives the names that its methods take."""
 
     def count(self) -> int:
         """How many names there are, for the progress bar."""
@@ -38,7 +38,7 @@ class Place(Protocol):
         ...
 
     def upgrade(self, name: str, new_of: Upgrade, *, dry: bool) -> Outcome:
-        """Replace one state. `dry`: only find out whether it would be."""
+        """Replace one state. `dry`: only find out whether it would be replaced."""
         ...
 
 
@@ -171,7 +171,7 @@ class Column:
             last = keys[-1:]
 
     def upgrade(self, name: str, new_of: Upgrade, *, dry: bool) -> Outcome:
-        """Replace the state of one row, if it is still the one that was read. A text stays a text."""
+        """Replace the state of one row, if it has not changed since it was read. A text stays a text."""
         from ..state.text import state_to_text
 
         is_row = self._key == self._keys[name]

@@ -1,6 +1,6 @@
-"""Where blobs are kept: a protocol with compare-and-swap, and stores that speak it.
+"""Stores for blobs: a protocol with compare-and-swap, and classes that implement it.
 
-Each store is loaded when it is first named: naming SQLite's loads no Redis.
+Each class is loaded at its first use, so SQLite's store does not load Redis.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ __all__ = [
 
 
 _EXTRAS = {"SQLAlchemyStore": "sqlalchemy", "DjangoStore": "django"}
-"""Stores whose modules import a package of an extra. The others import it when they connect."""
+"""Stores with a module that imports a package of an extra. Other stores import it when they connect."""
 
 
 _PUBLIC = frozenset(__all__)

@@ -1,12 +1,13 @@
-"""What a store is: blobs under keys, saved with compare-and-swap.
+"""The protocols of a store: blobs under keys, saved with compare-and-swap.
 
-Owns: the protocols and their values. Must never know: an engine, or what is in a blob.
+Owns: the protocols and their values. Must never know: an engine, or the contents of a blob.
 
-A store can `load` and `save`. What else it can do is seen by its shape: a store with a `delete` is a
+Every store can `load` and `save`. Its methods show its other abilities: a store with a `delete` is a
 `Deleting`, one with a `list` a `Listing`, one with a `lease` a `Leasing`, one with a `set_stop` a `Stopping`,
 one with an `is_held` a `Peeking`, one with a `save_parts` a `Parted`, one with a `lease_and_load` a
-`Combining`, one with a `lease_and_load_head` a `CombiningParts`; ``isinstance`` tells. A store whose `save`
-has a parameter ``facts`` is a `Describing`. The protocols for async code have the same methods, awaited.
+`Combining`, one with a `lease_and_load_head` a `CombiningParts`; ``isinstance`` tells. A store is
+`Describing` if its `save` has a parameter ``facts``. The protocols for async code have the same methods,
+awaited.
 """
 
 from __future__ import annotations
@@ -69,10 +70,10 @@ class Stored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredHead(Stored):
-    """A blob together with parts of it that are kept beside it, all of one moment.
+    """A blob together with some of its parts, all read at one moment.
 
     Attributes:
-        parts: Those that were asked for, in no order.
+        parts: The parts that were asked for, in no order.
     """
 
     parts: tuple[StoredPart, ...] = field(default=(), repr=False)
@@ -80,10 +81,10 @@ class StoredHead(Stored):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredKey:
-    """What a listing tells of a key: what `load` would give, without the blob.
+    """One key of a listing: like the result of `load`, without the blob.
 
     Attributes:
-        facts: What the last save said of the blob; None if it said nothing, or the store keeps no facts.
+        facts: The facts of the last save; None if that save gave no facts, or the store keeps no facts.
     """
 
     key: str = field(repr=False)
@@ -97,8 +98,8 @@ class StoredPage:
     """One page of a listing.
 
     Attributes:
-        keys: At most as many as were asked for; fewer, or none, do not mean that it was the last page.
-        cursor: What to give to `list` for the next page; None after the last one.
+        keys: At most as many as were asked for. There may be fewer, or 0, before the last page.
+        cursor: Give it to `list` for the next page. None after the last page.
     """
 
     keys: tuple[StoredKey, ...]
@@ -140,8 +141,8 @@ class Describing(Protocol):
 class Stopping(Protocol):
     """A store with a flag beside each blob that asks the worker of a conversation to stop.
 
-    The flag belongs to the key, not to the blob: it changes no version, a save leaves it as it is, and it
-    goes when the key is deleted. What a turn does about it is not the store's concern.
+    The flag belongs to the key, not to the blob. It changes no version, a save leaves it as it is, and a
+    delete removes it. A store does not decide how a turn reacts to the flag.
     """
 
     def set_stop(self, key: str, is_wanted: bool = True) -> bool:
@@ -157,8 +158,8 @@ class Stopping(Protocol):
 class Parted(Protocol):
     """A store that keeps parts of a conversation beside its blob, which is then called its head.
 
-    Head and parts change in one atomic step: a reader sees all of a save or nothing of it, and a process that
-    dies half way leaves the old state or the new one. `Listing.list` shows no parts. `Deleting.delete`
+    Head and parts change in one atomic step. A reader sees all of a save, or nothing of it. After a crash the
+    store holds the old state or the new one. `Listing.list` shows no parts. `Deleting.delete`
     takes them with the key. `Store.load` gives the head alone, and `Store.save` leaves the parts as they are.
     """
 
@@ -172,12 +173,12 @@ class Parted(Protocol):
         expected: int | None,
         facts: RowFacts | None = None,
     ) -> int:
-        """As `Describing.save` for the head; in the same step add the parts `new`, and drop the named ones.
+        """As `Describing.save` for the head. The same step adds the parts `new`, and drops the parts `gone`.
 
         Args:
             key: As for `Store.save`.
             head: The blob.
-            new: Parts to add. One that is there already stays.
+            new: Parts to add. A part that is there already stays.
             gone: Names of parts to drop. A name that is not there, or is among the new ones, is ignored.
             expected: As for `Store.save`; if the save is refused, no part changes either.
             facts: As for `Describing.save`.
@@ -185,13 +186,14 @@ class Parted(Protocol):
         ...
 
     def load_head(self, key: str, *, kinds: Collection[int] | None = None) -> StoredHead | None:
-        """The head and its parts of these kinds, all of one moment. `kinds`: None for all, () for none."""
+        """The head and its parts of these kinds, read at one moment. `kinds`: None for all, () for no
+        parts."""
         ...
 
     def load_parts(self, key: str, names: Collection[bytes]) -> tuple[StoredPart, ...]:
-        """The named parts that are there, in no order.
+        """The named parts that are stored, in no order.
 
-        A save may have dropped some since the head was loaded: if one is missing, load the head again.
+        A save may have dropped parts since the head was loaded. If a part is missing, load the head again.
         """
         ...
 
@@ -201,7 +203,7 @@ class Deleting(Protocol):
     """A store that can delete."""
 
     def delete(self, key: str, *, expected: int | None = None) -> bool:
-        """Forget what is stored under `key`; False if nothing was.
+        """Delete the entry under `key`. False if there was no entry.
 
         With `expected`, only that version: `StateConflictError` if another one is stored.
         """
@@ -215,12 +217,12 @@ class Listing(Protocol):
     def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
         """A page of the keys that begin with `prefix`.
 
-        Keys under which a kept conversation has set unreadable bytes aside, ``<key>.unreadable.<24
-        hexadecimal digits>``, are not conversations: they are listed only for a prefix that reaches into
+        A kept conversation may set unreadable bytes aside under a key like ``<key>.unreadable.<24 hexadecimal
+        digits>``. These keys are not conversations. They are listed only for a prefix that reaches into
         that end, such as ``"ada.unreadable."``.
-        A key that is there all the while is on one of the pages; one that comes or goes meanwhile may be.
-        A cursor may come from a stranger: whatever it says, no page leaves the prefix, and a cursor that
-        cannot be one of this store is a `ValueError`.
+        A key that exists during the whole walk is on one of the pages. A key that is made or deleted during
+        the walk may be missing. A cursor may be forged: no page shows a key outside the prefix, and a cursor
+        that this store cannot have given is a `ValueError`.
         """
         ...
 
@@ -229,11 +231,11 @@ class Lease(Protocol):
     """A lease that was taken.
 
     It may also have a method ``release()``, which ends the lease before its ``with`` block does. Unlike the
-    end of the block, it raises `StoreUnavailableError` if the store could not do that; then call it again.
+    end of the block, it raises `StoreUnavailableError` if the store failed; then call it again.
     """
 
     def renew(self) -> bool:
-        """Begin the `ttl` anew. False if it ran out meanwhile: another holder may have it now."""
+        """Begin the `ttl` anew. False if the lease ran out: another holder may have it now."""
         ...
 
 
@@ -244,12 +246,12 @@ class Leasing(Protocol):
     def lease(self, key: str, ttl: float) -> AbstractContextManager[Lease]:
         """Hold the lease of `key` inside a ``with`` block, for at most `ttl` seconds, then renew it.
 
-        It does not wait: `LeaseHeldError` if another holder has it. A holder that died keeps it for `ttl`
-        seconds at most. It spares two workers from paying for the same turn. It is not a lock: a holder
-        may be paused beyond its `ttl`, and a worker that does not ask for the lease is not kept out. Only the
-        compare-and-swap of `save` ensures that no turn is lost or doubled.
+        It does not wait: `LeaseHeldError` if another holder has it. After a crash of its holder a lease lasts
+        for `ttl` seconds at most. It saves two workers from paying for the same turn. It is not a lock: a
+        holder may be paused beyond its `ttl`, and a worker that does not ask for the lease is not kept out.
+        Only the compare-and-swap of `save` ensures that no turn is lost or doubled.
 
-        If the caller is interrupted while it is taken, it is given back: nobody else would do that.
+        If the caller is interrupted while the lease is taken, the store gives it back.
         """
         ...
 
@@ -261,7 +263,7 @@ class Peeking(Protocol):
     def is_held(self, key: str) -> bool:
         """True while a holder has the lease of `key`. It only reads: a `lease` at the same time succeeds.
 
-        The answer is of the moment of the question. A caller who wants the lease takes it, and does not ask.
+        The answer may be out of date at once. To get the lease, call `lease`; do not ask first.
         """
         ...
 
@@ -270,22 +272,21 @@ class Peeking(Protocol):
 class Combining(Protocol):
     """A `Leasing` store that takes a lease and loads in one call, and saves and releases in one call.
 
-    That spares a turn two round trips. It is only a saving: a turn may begin with the one and not end with
-    the other.
+    That saves a turn two round trips. A turn may use one of the two methods without the other.
     """
 
     def lease_and_load(self, key: str, ttl: float) -> tuple[Lease, Stored | None]:
         """Take the lease of `key` as `Leasing.lease` does, and then load. The lease has a ``release``.
 
-        What is loaded holds every save that was finished when the lease was taken. `LeaseHeldError` if
-        another holder has the lease; then nothing is loaded.
+        The load sees every save that was finished when the lease was taken. `LeaseHeldError` if another
+        holder has the lease; then nothing is loaded.
         """
         ...
 
     def save_and_release(
         self, lease: Lease, key: str, blob: bytes, *, expected: int | None, facts: RowFacts | None = None
     ) -> int:
-        """As `Describing.save`. If the blob was saved, the lease has ended too, else it goes on.
+        """As `Describing.save`. If the blob was saved, the lease has ended too; otherwise it continues.
 
         A lease that ran out does not prevent the save: only the version does.
         """
@@ -313,7 +314,7 @@ class CombiningParts(Protocol):
         expected: int | None,
         facts: RowFacts | None = None,
     ) -> int:
-        """As `Parted.save_parts`. If the head was saved, the lease has ended too, else it goes on."""
+        """As `Parted.save_parts`. If the head was saved, the lease has ended too; otherwise it continues."""
         ...
 
 

@@ -1,6 +1,7 @@
-"""Two functions of your own as a store, such as columns on the user's row.
+"""A store made of two functions of your own, for instance over columns of the user's row.
 
-Owns: what the functions take and give back, and the errors made of theirs. Must never know: what they do.
+Owns: the arguments and results of the functions, and the errors made of their exceptions. Must never know:
+    how the functions keep a blob.
 
 ::
 
@@ -44,14 +45,15 @@ class CallableStore:
     """A store made of two functions. Prove it with `goaitools_py.testing.store_contract`.
 
     Args:
-        load: Takes a key; returns what is stored under it, or None.
+        load: Takes a key; returns the `Stored` entry under it, or None.
         save: Takes a key, a blob and the expected version, None for "nothing is stored yet". A parameter
             with the name `expected` gets the version by name, wherever it stands. In one atomic
             step it compares and saves, and returns the new version; None if it did not save, because
             another version is stored.
 
-    What they raise becomes a `StoreUnavailableError`, and is its `sdk_error`; a `StoreError` passes. After an
-    exception of `save` the blob is loaded once: if it is there under a new version, the save was done.
+    An exception of a function becomes a `StoreUnavailableError`, and is its `sdk_error`; a `StoreError`
+    passes. After an exception of `save` the blob is loaded once. If it is stored under a new version, the
+    save was done.
     """
 
     def __init__(
@@ -63,7 +65,7 @@ class CallableStore:
         self._save = _check("CallableStore", load, save)
 
     def load(self, key: str) -> Stored | None:
-        """What the load function gives for `key`."""
+        """The entry that the load function returns for `key`."""
         common.check_key(key)
         with _errors("load"):
             found = self._load(key)
@@ -92,7 +94,7 @@ class AsyncCallableStore:
         self._save = _check("AsyncCallableStore", load, save)
 
     async def load(self, key: str) -> Stored | None:
-        """What the load function gives for `key`."""
+        """The entry that the load function returns for `key`."""
         common.check_key(key)
         with _errors("load"):
             found = await _awaitable("load", self._load(key))
@@ -110,7 +112,7 @@ class AsyncCallableStore:
 
 
 def _check(kind: str, load: Callable[..., Any], save: Callable[..., T]) -> Callable[..., T]:
-    """Refuse functions that cannot be called as the store calls them, before a turn is paid for.
+    """Refuse functions with the wrong parameters, before a turn is paid for.
 
     Gives the save function in a form that takes a key, a blob and the expected version, in this order.
     """
@@ -166,7 +168,7 @@ def _by_name(save: Callable[..., T]) -> Callable[[str, bytes, int | None], T]:
 
 
 class _NotAwaitableError(Exception):
-    """A function of an `AsyncCallableStore` gave a value at once."""
+    """A function of an `AsyncCallableStore` returned a value that cannot be awaited."""
 
 
 def _awaitable(name: str, given: Awaitable[T]) -> Awaitable[T]:
@@ -177,7 +179,7 @@ def _awaitable(name: str, given: Awaitable[T]) -> Awaitable[T]:
 
 @contextmanager
 def _errors(name: str) -> Iterator[None]:
-    """All that the function raises is caught: a turn that was paid for must not be lost to any of it."""
+    """Catch every exception of the function: a turn that was paid for must not be lost."""
     try:
         yield
     except StoreError:

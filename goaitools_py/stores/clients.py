@@ -1,7 +1,7 @@
-"""How long a client waits for a server that does not answer, and what is said of one that waits for ever.
+"""How long a client waits for a server that does not answer, and the warning if it has no limit.
 
 Owns: the settings of drivers that limit a wait, the warning, and the end of a connection from outside. Must
-never know: a statement, or what is in a blob.
+never know: a statement, or the contents of a blob.
 
 A network can fall silent without an error: a server or a router goes away, and the connection seems to be
 open. Then only a limit of the client ends the wait.
@@ -35,11 +35,11 @@ __all__ = [
 ]
 
 OPENED: Final = 10.0
-"""Seconds that the clients which this package makes wait for a connection, and for an answer."""
+"""Seconds that a client made by this package waits for a connection, and for an answer."""
 
 SILENCE: Final = 30.0
-"""Seconds after which a store ends a connection of the application's that gives no answer, where the driver
-has no setting for it."""
+"""Seconds until a store ends an application's connection that gives no answer. It is for drivers without a
+setting for this."""
 
 _RETRY_PAUSE: Final = 10.0
 """Seconds: the longest pause of redis-py between two tries, by default."""
@@ -56,17 +56,17 @@ LIMITS: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 def limits_of(driver: str, given: Mapping[str, Any]) -> dict[str, float]:
-    """The settings that a driver of SQLAlchemy lacks to wait for at most 10 seconds. `given`: what it has."""
+    """The missing settings that limit a driver's waits to 10 seconds. `given`: the settings that are set."""
     return {name: int(OPENED) for name in LIMITS.get(driver, ()) if name not in given}
 
 
 def answer_setting(driver: str) -> str:
-    """The setting of a driver of SQLAlchemy that limits the wait for an answer; "" if it has none."""
+    """The setting of a driver of SQLAlchemy that limits the wait for an answer; "" if there is no setting."""
     return next((name for name, what in LIMITS.get(driver, {}).items() if what == "answer"), "")
 
 
 def redis_answers_within(client: Any) -> float:
-    """Seconds after which a call of a client of redis-py has ended; infinity if it may last for ever."""
+    """Seconds after which a call of a redis-py client has ended. Infinity if it may last for ever."""
     pool = getattr(client, "connection_pool", None)
     given = getattr(pool, "connection_kwargs", None)
     if given is None:  # a cluster finds its nodes anew, and tries each of them
@@ -81,7 +81,7 @@ def redis_answers_within(client: Any) -> float:
 
 
 def _socket_timeout(given: Mapping[str, Any], kind: type | None) -> float | None:
-    """The limit that the connections of a pool have: what was given, or the default of their class."""
+    """The timeout of a pool's connections: the given one, or the default of the connection class."""
     if "socket_timeout" in given:
         return given["socket_timeout"]  # type: ignore[no-any-return]
     for base in kind.__mro__ if kind is not None else ():
@@ -93,7 +93,7 @@ def _socket_timeout(given: Mapping[str, Any], kind: type | None) -> float | None
 
 
 def lacks_answer_limit(client: Any) -> bool:
-    """True if the connections of a client of redis-py wait for an answer for ever."""
+    """True if a redis-py client has connections that wait for an answer for ever."""
     pool = getattr(client, "connection_pool", None)
     if pool is not None:
         return _socket_timeout(pool.connection_kwargs, getattr(pool, "connection_class", None)) is None
@@ -107,8 +107,8 @@ def lacks_answer_limit(client: Any) -> bool:
 
 
 def warn_of_redis(client: Any) -> None:
-    """Warn once of a client of redis-py that waits for ever."""
-    with suppress(Exception):  # a client of another make may look in any way
+    """Warn once about a redis-py client that waits for ever."""
+    with suppress(Exception):  # a client of another library may have any attributes
         if lacks_answer_limit(client):
             warn_once(client, "redis-py", "socket_timeout")
 
@@ -132,8 +132,8 @@ def warn_once(client: object, driver: str, setting: str) -> None:
 class Silence:
     """Ends a connection that gives no answer for `SILENCE` seconds; ``with Silence(connection): …``.
 
-    It is for drivers without such a setting. They must tell the number of their socket with `fileno()`, as
-    psycopg does. Other connections are left alone.
+    It is for drivers without a setting for this. The driver must give the number of its socket with
+    `fileno()`, as psycopg does. Other connections are left alone.
     """
 
     __slots__ = ("_watch",)

@@ -1,6 +1,6 @@
 """The rules that every store follows: keys, versions, times, pages, and the texts of the errors.
 
-Owns: these rules, as pure functions. Must never know: an engine, a column (`layout`), or what is in a blob.
+Owns: these rules, as pure functions. Must never know: an engine, a column (`layout`), or a blob's contents.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ _LONGEST = 86_400 * 36_525
 
 
 def check_key(key: str) -> str:
-    """Give the key, if every engine can keep it unchanged. Else ValueError, without the key in its text."""
+    """Return the key if every engine can keep it unchanged. Else raise ValueError; its text omits the key."""
     if not _checked(key):
         raise ValueError("the key is empty; use one of at least 1 character, such as the id of a user")
     return key
 
 
 def _checked(key: str) -> str:
-    """Give a key, or the beginning of keys, which may be empty."""
+    """Return a key, or a prefix of keys, which may be empty."""
     if not isinstance(key, str):
         raise TypeError(f"a key is a str, not {type(key).__name__}")
     try:
@@ -69,9 +69,9 @@ def _checked(key: str) -> str:
 
 
 def check_page(prefix: str, limit: int, cursor: str | None = None) -> None:
-    """ValueError for a prefix or limit that cannot be used, or for a cursor that is no key.
+    """Raise ValueError for an unusable prefix or limit, or for a cursor that cannot be a key.
 
-    A cursor may come from a stranger, over a web page. `cursor`: of a store whose cursors are keys.
+    A cursor may be forged by the visitor of a web page. Give `cursor` only if the store's cursors are keys.
     """
     _checked(prefix)
     if limit < 1:
@@ -84,7 +84,7 @@ def check_page(prefix: str, limit: int, cursor: str | None = None) -> None:
 
 
 def bad_cursor() -> ValueError:
-    """The error for a cursor that no page of this store had."""
+    """The error for a cursor that this store never gave."""
     return ValueError("the cursor is not one that `list` gave; list from the beginning")
 
 
@@ -105,14 +105,14 @@ def is_listed(key: str, prefix: str) -> bool:
 
 
 def check_ttl(ttl: float) -> float:
-    """The seconds that a lease lasts. ValueError if there cannot be such a lease."""
+    """Return the seconds of a lease. Raise ValueError if no lease can last so long."""
     if not 0 < ttl < 86_400 * 20:
         raise ValueError(f"ttl is {ttl} seconds; a lease lasts more than 0 seconds and less than 20 days")
     return ttl
 
 
 def check_lifetime(ttl: float) -> float:
-    """The seconds that a store keeps a conversation. An error for what is no such time.
+    """Return the seconds that a store keeps a conversation. Raise an error for an unusable number.
 
     Zero is refused: in other stores it means "for ever", and here all conversations would be gone at once.
     """
@@ -126,7 +126,7 @@ def check_lifetime(ttl: float) -> float:
 
 
 def new_version(expected: int | None) -> int:
-    """The version that a save gives.
+    """The version that a save stores.
 
     A key's first version is random. So a deleted conversation and a new one under the same key have different
     versions, and a late save of the old one is a conflict instead of damage to the new one.
@@ -135,7 +135,8 @@ def new_version(expected: int | None) -> int:
 
 
 def after_prefix(prefix: str) -> str | None:
-    """The first text, in code point order, after all that begin with `prefix`; None if there is none."""
+    """The first text, in code point order, behind all texts that begin with `prefix`. None: no text
+    follows."""
     while prefix:
         prefix, last = prefix[:-1], ord(prefix[-1])
         if last < 0x10FFFF:
@@ -174,8 +175,8 @@ _OTHER_LOOP = ("attached to a different loop", "bound to a different event loop"
 
 
 def other_loop(engine: str, error: BaseException) -> StoreError | None:
-    """The error for connections that belong to another event loop; None if that is not the matter. It is no
-    `StoreUnavailableError`: waiting does not help."""
+    """The error for connections that belong to another event loop; None for any other error. It is not a
+    `StoreUnavailableError`, because waiting does not help."""
     if not isinstance(error, RuntimeError) or not any(words in str(error) for words in _OTHER_LOOP):
         return None
     return StoreError(
@@ -185,14 +186,14 @@ def other_loop(engine: str, error: BaseException) -> StoreError | None:
 
 
 def not_open(what: str, advice: str, error: BaseException) -> StoreError:
-    """The error of a store whose pool is not open. It is no `StoreUnavailableError`: waiting does not
-    help."""
+    """The error of a store with a pool that is not open. It is not a `StoreUnavailableError`, because waiting
+    does not help."""
     return StoreError(f"{what}: {advice}").because_of(error)
 
 
 def unavailable(engine: str, error: BaseException) -> StoreError:
-    """The error of a store whose engine failed. The engine's own error is at `sdk_error`, and is not printed:
-    its text may quote a key, or the parameters of a statement, and so the blob, or a password in a URL.
+    """The error of a store after a failure of its engine. The engine's own error is at `sdk_error`. It is not
+    printed: its text may quote a key, the parameters of a statement (so the blob), or a password in a URL.
 
     A `StoreUnavailableError`, except for connections of another event loop (`other_loop`).
     """
@@ -204,13 +205,13 @@ def unavailable(engine: str, error: BaseException) -> StoreError:
     )
     if not isinstance(error, (ValueError, LookupError)):
         return made.because_of(error)
-    made.sdk_error, made.__cause__ = error, UnderlyingError.of(error)  # of Python's own, these quote values
+    made.sdk_error, made.__cause__ = error, UnderlyingError.of(error)  # Python's own errors quote values
     return made
 
 
 def older_layout(table: str) -> StoreError:
-    """The error of a store whose table lacks a column. It is no `StoreUnavailableError`: waiting
-    does not help."""
+    """The error of a store with a table that lacks a column. It is not a `StoreUnavailableError`, because
+    waiting does not help."""
     return StoreError(
         f"{table} of this store has the layout of an older version of this package, and lacks a column: run "
         "`goaitools store migrate URL` once, which keeps all rows"

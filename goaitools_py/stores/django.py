@@ -1,10 +1,10 @@
 """Blobs in the table of a Django model.
 
-Owns: compare-and-swap, listing and deleting with Django's ORM. Must never know: what is in a blob.
+Owns: compare-and-swap, listing and deleting with Django's ORM. Must never know: the contents of a blob.
 
 Each call runs on the connection of the thread that makes it. Inside the caller's own ``transaction.atomic``
-it is part of that transaction, and no transaction that is opened here outlives the call. So keep the model
-call out of yours: under ``ATOMIC_REQUESTS`` a view needs ``transaction.non_atomic_requests``.
+it is part of that transaction, and no transaction that is opened here outlives the call. So call the model
+outside of your transaction: under ``ATOMIC_REQUESTS`` a view needs ``transaction.non_atomic_requests``.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _PLAIN = [column.name for column in PLAIN_COLUMNS]
 
 
 class ConversationModel(Protocol):
-    """The shape of the model: the columns of `layout` as fields, and what fills fields of its own.
+    """The shape of the model: the columns of `layout` as fields, and a method that fills its own fields.
 
     Its `save` gives a new row its version, and is atomic, so that a refused row does not spoil the caller's
-    transaction. It fills the plain columns with `described` where that is not empty.
+    transaction. It fills the plain columns with `described` if `described` is not empty.
     """
 
     _base_manager: Any
@@ -53,7 +53,7 @@ class ConversationModel(Protocol):
 
 
 def _check_model(model: object, kind: str) -> None:
-    """Raise `TypeError` for what is no class of a model."""
+    """Raise `TypeError` for an object that is not a model class."""
     if not isinstance(model, type) or not hasattr(model, "_base_manager"):
         found = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
         raise TypeError(f"{kind} takes a model, a subclass of AbstractConversation, not {found}")
@@ -62,7 +62,7 @@ def _check_model(model: object, kind: str) -> None:
 class DjangoStore:
     """A store in a model's table.
 
-    It has no leases: others do not see a row of the caller's transaction before that ends. Of two turns at
+    It has no leases: other connections see no row of the caller's transaction before it ends. Of two turns at
     the same time the slower one gets `StateConflictError`. To avoid that, give it the leases of another
     store: ``class LeasingStore(DjangoStore): lease = RedisStore(client).lease``. It keeps no parts.
 
@@ -132,7 +132,7 @@ class DjangoStore:
             return bool(rows.filter(key=key, stop_requested=True).exists())
 
     def delete(self, key: str, *, expected: int | None = None) -> bool:
-        """Forget what is stored under `key`, and the rows that refer to it; False if nothing was."""
+        """Delete the entry under `key`, and the rows that refer to it. False if there was no entry."""
         check_key(key)
         with self._rows() as rows, transaction.atomic(using=rows.db):
             row = rows.filter(key=key)
@@ -170,7 +170,7 @@ class DjangoStore:
         try:
             yield self._model._base_manager.using(alias)
         except Error as exc:
-            connections[alias].close_if_unusable_or_obsolete()  # so that the next call connects anew
+            connections[alias].close_if_unusable_or_obsolete()  # the next call connects anew
             if getattr(exc.__cause__, "sqlstate", None) == "40001":  # PostgreSQL above READ COMMITTED
                 late = StateConflictError(
                     "another transaction was first; begin yours anew, load again and redo the turn"
@@ -208,7 +208,7 @@ class AsyncDjangoStore:
         return await sync_to_async(self._store.stop_requested)(key)
 
     async def delete(self, key: str, *, expected: int | None = None) -> bool:
-        """Forget what is stored under `key`, and the rows that refer to it; False if nothing was."""
+        """Delete the entry under `key`, and the rows that refer to it. False if there was no entry."""
         return await sync_to_async(self._store.delete)(key, expected=expected)
 
     async def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:

@@ -1,14 +1,14 @@
-"""The layout of what a store keeps: tables, columns, sizes. Every store reads it from here.
+"""The layout of a store's data: tables, columns, sizes. Every store reads it from here.
 
 Owns: names, types and sizes of the columns, and the values that fill them: `RowFacts`, `StoredPart`. Must
-never know: an engine, or what is in a blob.
+never know: an engine, or the contents of a blob.
 
 A conversation is one row. Beside its blob stand *plain columns*, which can be listed, filtered and sorted
 without the key of a codec. They describe the blob of the same row: a save replaces them together with it, and
 a save without `RowFacts` empties them. They are for lists and reports. A turn reads the blob alone.
 
-A table of *parts* holds what a conversation may keep outside of its blob: one row for each part, under the
-conversation's key and the part's name. A table of *leases* holds who has a turn now.
+A table of *parts* holds data that a conversation keeps outside of its blob: one row for each part, under the
+conversation's key and the part's name. A table of *leases* holds the current holder of each turn.
 
 Every column that came after the first layout can be empty or has a default. So a table gets it without a copy
 of its rows (`goaitools store migrate`).
@@ -43,10 +43,10 @@ __all__ = [
 ]
 
 MAX_KEY_BYTES: Final = 512
-"""The longest key, in bytes of UTF-8. The indexes of all engines hold such a key."""
+"""The longest key, in bytes of UTF-8. The indexes of all engines hold keys of this length."""
 
 MAX_TITLE_CHARACTERS: Final = 200
-"""The title column holds that many characters; a longer title is cut there, and whole in the blob."""
+"""Characters in the title column. A longer title is cut there; the blob keeps all of it."""
 
 MAX_STATUS_CHARACTERS: Final = 32
 MAX_PART_NAME_BYTES: Final = 32
@@ -59,15 +59,15 @@ PlainValue: TypeAlias = str | int | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFacts:
-    """What the plain columns of a row say of its blob. A kept conversation gives it with each save.
+    """The values of a row's plain columns. A kept conversation gives them with each save.
 
     Attributes:
-        title: The conversation's title, "" for none. Empty for a codec with a key, unless the conversation
+        title: The conversation's title, or "". Empty for a codec with a key, unless the conversation
             was made with ``plain_title=True``.
         status: As `StateInfo.status`: "complete", "awaiting_tools", "in_progress" or "failed".
-        turns: How many turns the conversation has had, those included that a cut has removed.
+        turns: How many turns the conversation has had, with the turns that a cut has removed.
         total_tokens: Input and output tokens of the conversation's life.
-        cost_nano_dollars: What it cost, in billionths of a US dollar; None if that is not known.
+        cost_nano_dollars: The cost of the conversation, in billionths of a US dollar; None if unknown.
     """
 
     title: str = field(default="", repr=False)
@@ -83,7 +83,7 @@ class StoredPart:
 
     Attributes:
         name: 32 bytes: the SHA-256 digest of `data`. Under one key a name always means the same bytes.
-        kind: What it is, as the blob's directory says it; a number below 128.
+        kind: The kind of the part, as in the blob's directory; a number below 128.
         data: The bytes.
     """
 
@@ -99,8 +99,8 @@ class Column(NamedTuple):
         name: Its name in every engine, and the name of the field of a Redis hash.
         kind: "key" is text that is compared byte by byte; "text" is Unicode text; "integer" has 64 bits;
             "flag" is 0 or 1; "bytes" has any length; "digest" is a short byte string.
-        size: Of a key and a digest bytes, of a text characters; 0 for the others.
-        is_required: It may not be empty. One that was not in the first layout then has a `default`.
+        size: Bytes for a key and a digest, characters for a text; 0 for the others.
+        is_required: It may not be empty. If the first layout did not have the column, it has a `default`.
         default: The value of rows that do not name one.
         when_added: The value that rows of an older table get.
     """
@@ -122,7 +122,7 @@ PLAIN_COLUMNS: Final = (
     Column("total_tokens", "integer"),
     Column("cost_nano_dollars", "integer"),
 )
-"""What `RowFacts` fills, in its order."""
+"""The columns that `RowFacts` fills, in its order."""
 
 STATE_COLUMNS: Final = (
     _KEY,
@@ -141,8 +141,8 @@ LEASE_COLUMNS: Final = (
     Column("ends_at", "integer", is_required=True),
     Column("ttl_ms", "integer", is_required=True, when_added=60_000),
 )
-"""One row for each lease that is held. ``ttl_ms`` is its length. A lease of the first layout, which did not
-say it, is taken for one of a minute."""
+"""One row for each lease. ``ttl_ms`` is its length. The first layout did not store the length: its leases
+count as leases of a minute."""
 
 PART_COLUMNS: Final = (
     _KEY,
@@ -165,7 +165,7 @@ def part_table_name(table: str) -> str:
 
 
 def takes_facts(store: object) -> bool:
-    """Whether the store's `save` has a parameter called ``facts``. Other stores are not given any."""
+    """Whether the store's `save` has a parameter called ``facts``. Other stores get no facts."""
     save = getattr(store, "save", None)
     try:
         return _names_facts(getattr(save, "__func__", save))
@@ -189,12 +189,12 @@ _SINGLE_OF_PARTS: Final = (*_SINGLE, "load_head", "save_parts")
 
 
 def combines(store: Any, *, in_parts: bool = False) -> bool:
-    """Whether a store is `Combining`, and does the two steps as its own single ones do.
+    """Whether a store is `Combining`, and its combined steps match its own single steps.
 
-    A subclass, or an object that was patched, may have a `load`, `save` or `lease` of its own, and have the
-    combined steps from its base. Then these would pass the change by, and are not used.
+    A subclass or a patched object may override `load`, `save` or `lease`, and inherit the combined steps. The
+    inherited steps would skip the override, so they are not used.
 
-    `in_parts`: ask for `CombiningParts`. A change of `load_head` or `save_parts` counts there, too.
+    `in_parts`: ask for `CombiningParts`. An override of `load_head` or `save_parts` counts there, too.
     """
     own = vars(store) if hasattr(store, "__dict__") else {}
     if in_parts:
@@ -203,7 +203,7 @@ def combines(store: Any, *, in_parts: bool = False) -> bool:
 
 
 def peeks(store: Any) -> bool:
-    """Whether a store is `Peeking`, and asks for the leases that its own `lease` gives; see `combines`."""
+    """Whether a store is `Peeking`, and its `is_held` belongs to its own `lease`; see `combines`."""
     own = vars(store) if hasattr(store, "__dict__") else {}
     return ("is_held" in own or _has_peek(store.__class__)) and ("lease" not in own or "is_held" in own)
 
@@ -225,7 +225,7 @@ def _has_peek(kind: type[Any]) -> bool:
 
 def _are_own(kind: type[Any], steps: Mapping[str, Sequence[str]]) -> bool:
     def depth(name: str) -> int:
-        """How far up the bases the method is made; the length of the line if it is not there."""
+        """How far up the bases the method is defined. The number of bases if it is not defined."""
         line = kind.__mro__
         return next((n for n, base in enumerate(line) if name in vars(base)), len(line))
 
@@ -236,7 +236,7 @@ def _are_own(kind: type[Any], steps: Mapping[str, Sequence[str]]) -> bool:
 
 
 def plain_values(facts: RowFacts | None) -> dict[str, PlainValue]:
-    """The plain columns of a row. A save must not fail because of them: what does not fit is cut."""
+    """The plain columns of a row. A value that does not fit is cut: a save must not fail because of it."""
     if facts is None:
         return {column.name: None for column in PLAIN_COLUMNS}
     return {
@@ -249,15 +249,15 @@ def plain_values(facts: RowFacts | None) -> dict[str, PlainValue]:
 
 
 def ascii_facts(facts: RowFacts) -> RowFacts:
-    """The facts with ``?`` for each sign of the title that is not ASCII.
+    """The facts with ``?`` for each character of the title that is not ASCII.
 
-    They are for a table or a connection whose text is not Unicode. The whole title stands in the blob.
+    They are for a table or a connection that cannot write Unicode text. The blob keeps the whole title.
     """
     return replace(facts, title=facts.title.encode("ascii", "replace").decode())
 
 
 def facts_of(values: Iterable[PlainValue]) -> RowFacts | None:
-    """What plain columns say, in their order; None if the last save did not fill them."""
+    """Make `RowFacts` of plain columns, in their order. None if the last save did not fill them."""
     title, status, turns, tokens, cost = values
     if not status:
         return None
@@ -271,7 +271,7 @@ def facts_of(values: Iterable[PlainValue]) -> RowFacts | None:
 
 
 def _fitting(text: str, most: int) -> str:
-    """The text as every engine can keep it: without NUL and halves of surrogate pairs, and not too long."""
+    """The text in a form that every engine can keep: without NUL and lone surrogates, and not too long."""
     return text.replace("\0", "").encode("utf-8", "replace").decode()[:most]
 
 

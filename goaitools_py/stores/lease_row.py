@@ -3,8 +3,8 @@
 Owns: the statements on that row. Must never know: a connection, or who holds the lease.
 
 All writers are on one machine, so a clock of the machine says when a lease has ended: the clock that counts
-from the machine's start. All processes read the same time on it, and no one can set it. After a restart it
-begins again at 0, and the holder of an older lease is gone. Such a lease ends further ahead than a new one
+from the machine's start. All processes read the same time on it, and a program cannot set it. After a restart
+it begins again at 0, and the holder of an older lease is gone. An older lease then ends later than a new one
 could, so it counts as ended. In the worst case it holds for its length once more.
 """
 
@@ -32,7 +32,7 @@ Statement = tuple[str, tuple[str | int, ...]]
 
 
 class LeaseRow:
-    """One holder's lease. Each statement changes one row if it succeeds, none if not."""
+    """One holder's lease. Each statement changes one row if it succeeds, otherwise 0 rows."""
 
     def __init__(self, key: str, ttl: float) -> None:
         self._key = key
@@ -40,27 +40,27 @@ class LeaseRow:
         self._token = secrets.token_hex(16)
 
     def take(self) -> Statement:
-        """Begin it, unless another one has not run out."""
+        """Begin the lease, unless another lease has not run out."""
         now = now_ms()
         return _TAKE, (self._key, self._token, now + self._ttl_ms, self._ttl_ms, now, now)
 
     def renew(self) -> Statement:
-        """Begin the `ttl` anew, unless it ran out."""
+        """Begin the `ttl` anew, unless the lease ran out."""
         now = now_ms()
         return _RENEW, (now + self._ttl_ms, self._key, self._token, now, now)
 
     def release(self) -> Statement:
-        """End it, and delete the rows of all leases that have ended."""
+        """End the lease, and delete the rows of all leases that have ended."""
         now = now_ms()
         return _RELEASE, (self._key, self._token, now, now)
 
 
 def is_held(key: str) -> Statement:
-    """Ask whether the key is leased: one row if it is, none if not."""
+    """Ask whether the key is leased. The answer has one row if it is, otherwise 0 rows."""
     now = now_ms()
     return _IS_HELD, (key, now, now)
 
 
 def now_ms() -> int:
-    """Milliseconds since the machine was started; since Python 3.5 all its processes count alike."""
+    """Milliseconds since the machine was started. Since Python 3.5 all its processes read the same value."""
     return time.monotonic_ns() // 1_000_000

@@ -1,6 +1,6 @@
-"""Blobs in a dictionary, for tests and for what need not outlive the process.
+"""Blobs in a dictionary, for tests and for conversations that end with the process.
 
-Owns: the dictionary and its lock. Must never know: what is in a blob.
+Owns: the dictionary and its lock. Must never know: the contents of a blob.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class MemoryStore:
     """A store that forgets everything when the process ends. Any number of threads may share it.
 
     Processes do not: after a fork the child has a copy of its own, without the leases. It has no combined
-    steps: a step is a look into a dictionary, and combining spares no round trip.
+    steps: a step is a look into a dictionary, and combining saves no round trip.
     """
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class MemoryStore:
         return row.version
 
     def load_head(self, key: str, *, kinds: Collection[int] | None = None) -> StoredHead | None:
-        """The head and its parts of these kinds (None: of all), as one save left them."""
+        """The head and its parts of these kinds (None: all kinds), as one save left them."""
         common.check_key(key)
         with self._own_lock():
             row, parts = self._kept.get(key), self._parts.get(key, {})
@@ -93,7 +93,7 @@ class MemoryStore:
         return StoredHead(blob=row.blob, version=row.version, updated_at=row.updated_at, parts=wanted)
 
     def load_parts(self, key: str, names: Collection[bytes]) -> tuple[StoredPart, ...]:
-        """The named parts that are there."""
+        """The named parts that are stored."""
         parts = self._parts.get(common.check_key(key), {})
         return tuple(parts[name] for name in dict.fromkeys(names) if name in parts)
 
@@ -111,7 +111,7 @@ class MemoryStore:
         return common.check_key(key) in self._stops
 
     def delete(self, key: str, *, expected: int | None = None) -> bool:
-        """Forget what is stored under `key`, with `expected` only that version; False if nothing was."""
+        """Delete the entry under `key`, with `expected` only that version. False if there was no entry."""
         common.check_key(key)
         with self._own_lock():
             old = self._kept.get(key)
@@ -154,14 +154,14 @@ class MemoryStore:
             lease.release()
 
     def is_held(self, key: str) -> bool:
-        """True while somebody holds the lease of `key`. It only reads."""
+        """True while a holder has the lease of `key`. It only reads."""
         common.check_key(key)
         with self._own_lock():
             return self._leases.get(key, ("", 0.0))[1] > time.monotonic()
 
     def _own_lock(self) -> threading.Lock:
-        """The lock of this process. After a fork threads that are not here may hold that of the parent, and
-        its leases."""
+        """The lock of this process. After a fork the child makes its own lock, and its own leases. Threads of
+        the parent may hold the old ones, and these threads do not run in the child."""
         if self._process is not this_process():
             made = self._guards.setdefault(this_process(), (threading.Lock(), {}))
             self._lock, self._leases = made
@@ -182,7 +182,7 @@ class MemoryLease:
         self._token = secrets.token_hex(16)
 
     def take(self) -> None:
-        """Begin it. `LeaseHeldError` if another one has not run out."""
+        """Begin the lease. `LeaseHeldError` if another lease has not run out."""
         with self._lock:
             other = self._leases.get(self._key)
             if other is not None and other[1] > time.monotonic():
@@ -190,7 +190,7 @@ class MemoryLease:
             self._leases[self._key] = (self._token, time.monotonic() + self._ttl)
 
     def renew(self) -> bool:
-        """Begin the `ttl` anew. False if it ran out meanwhile."""
+        """Begin the `ttl` anew. False if the lease ran out."""
         with self._lock:
             token, end = self._leases.get(self._key, ("", 0.0))
             if token != self._token or end <= time.monotonic():
@@ -199,7 +199,7 @@ class MemoryLease:
         return True
 
     def release(self) -> None:
-        """End it, if it is still this one."""
+        """End the lease, if this holder still has it."""
         with self._lock:
             if self._leases.get(self._key, ("", 0.0))[0] == self._token:
                 del self._leases[self._key]
@@ -253,7 +253,7 @@ class AsyncMemoryStore:
         return self._store.stop_requested(key)
 
     async def delete(self, key: str, *, expected: int | None = None) -> bool:
-        """Forget what is stored under `key`, with `expected` only that version; False if nothing was."""
+        """Delete the entry under `key`, with `expected` only that version. False if there was no entry."""
         return self._store.delete(key, expected=expected)
 
     async def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
@@ -278,9 +278,9 @@ class AsyncMemoryLease:
         self._lease = lease
 
     async def renew(self) -> bool:
-        """Begin the `ttl` anew. False if it ran out meanwhile."""
+        """Begin the `ttl` anew. False if the lease ran out."""
         return self._lease.renew()
 
     async def release(self) -> None:
-        """End it, if it is still this one."""
+        """End the lease, if this holder still has it."""
         self._lease.release()

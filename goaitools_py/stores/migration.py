@@ -1,9 +1,9 @@
-"""What brings the tables of a store to the present layout.
+"""The steps that bring the tables of a store to the present layout.
 
-Owns: the list of steps, and what each is called. Must never know: an engine, or how a step is done.
+Owns: the list of steps, and their names. Must never know: an engine, or how a step is done.
 
-Nothing is taken away, and no row is read or written: a step makes a table or adds a column. A step that was
-done before is not in the list, so a migration that was interrupted is simply started again.
+A step makes a table or adds a column. It removes nothing, and reads or writes no row. The list leaves out
+steps that were done before, so an interrupted migration is simply started again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Tables(Protocol):
     """The tables of one database."""
 
     def columns(self, table: str) -> frozenset[str] | None:
-        """The names of a table's columns; None if there is no such table."""
+        """The names of a table's columns; None if the table does not exist."""
         ...
 
     def do(self, step: Step) -> None:
@@ -53,12 +53,12 @@ class Tables(Protocol):
         ...
 
     def close(self) -> None:
-        """Close what was opened."""
+        """Close the connection to the database."""
         ...
 
 
 def steps_of(tables: Tables, table: str) -> list[Step]:
-    """The steps from what there is to the present layout, in order.
+    """The steps from the present tables to the present layout, in order.
 
     Args:
         tables: The database.

@@ -1,6 +1,6 @@
 """The steps of a migration in PostgreSQL, MySQL and MariaDB, over SQLAlchemy.
 
-Owns: how a step is done there. Must never know: which steps there are.
+Owns: how a step is done there. Must never know: the list of steps.
 
 A column that may be empty, or has a default, is added without a copy of the table (PostgreSQL 11, MySQL
 8.0.12, MariaDB 10.3). It needs the table's lock for a moment, and waits for transactions that hold it.
@@ -45,7 +45,7 @@ class SQLTables:
         }
 
     def columns(self, table: str) -> frozenset[str] | None:
-        """The names of a table's columns; None if there is no such table."""
+        """The names of a table's columns; None if the table does not exist."""
         with self._connected() as connection:
             found = inspect(connection)
             if not found.has_table(table):

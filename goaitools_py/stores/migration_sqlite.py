@@ -1,6 +1,6 @@
 """The steps of a migration in a SQLite file, without SQLAlchemy.
 
-Owns: how a step is done there. Must never know: which steps there are.
+Owns: how a step is done there. Must never know: the list of steps.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class SQLiteTables:
             raise _failed(exc) from None
 
     def columns(self, table: str) -> frozenset[str] | None:
-        """The names of a table's columns; None if there is no such table."""
+        """The names of a table's columns; None if the table does not exist."""
         try:
             rows = self._connection.execute("SELECT name FROM pragma_table_info(?)", (table,)).fetchall()
         except sqlite3.Error as exc:

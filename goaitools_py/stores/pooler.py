@@ -1,11 +1,10 @@
-"""A pooler between a store and PostgreSQL, such as PgBouncer: how it is seen, and what it cannot do.
+"""A pooler between a store and PostgreSQL, such as PgBouncer: how it is detected, and its limits.
 
 Owns: these rules, and the texts of the errors. Must never know: a store, a pool, or an engine.
 
-A pooler that lends a server for one transaction only sends a prepared statement to a server that does not
-know it, or, worse, that knows another one by the same name. PgBouncer keeps track of them from 1.21 on, with
-`max_prepared_statements`. The stores need nothing else that stays in a session: no `SET`, no lock, no
-`LISTEN`.
+Some poolers lend a server for one transaction only. They may send a prepared statement to a server that does
+not know it, or, worse, that knows another one by the same name. PgBouncer keeps track of them from 1.21 on,
+with `max_prepared_statements`. The stores need no other session state: no `SET`, no lock, no `LISTEN`.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ def is_unprepared(error: BaseException | None) -> bool:
 
 
 def pooler_problem(error: BaseException | None, remedy: str) -> StoreError | None:
-    """The error for what a pooler cannot do; None if that is not the matter.
+    """The error for a statement that a pooler cannot serve; None for any other error.
 
-    It is no `StoreUnavailableError`: waiting does not help.
+    It is not a `StoreUnavailableError`, because waiting does not help.
 
     Args:
         error: The driver's error.
-        remedy: How the store that met it does without prepared statements.
+        remedy: How to run this store without prepared statements.
     """
     if is_unprepared(error):
         return StoreError(

@@ -1,10 +1,10 @@
 """Blobs in PostgreSQL, straight over a driver: psycopg 3 for sync code, asyncpg for async code.
 
-Owns: how a pool lends, and how a step's statements are sent. Must never know: SQL, or what is in a blob.
+Owns: how a pool lends, and how a step's statements are sent. Must never know: SQL, or a blob's contents.
 
-Needs an extra: ``pip install 'goaitools-py[psycopg]'`` or ``'goaitools-py[asyncpg]'``. The tables are those
-of `SQLAlchemyStore`, so both may share a database. A turn of a kept conversation is three statements: take
-the lease, load, and one that saves and gives the lease back. No connection is held while the model is called.
+Needs an extra: ``pip install 'goaitools-py[psycopg]'`` or ``'goaitools-py[asyncpg]'``. `SQLAlchemyStore` uses
+the same tables, so both may share a database. A turn of a kept conversation is three statements: take the
+lease, load, and save with the release. No connection is held while the model is called.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = ["AsyncPostgresStore", "PostgresStore"]
 T = TypeVar("T")
 Rows: TypeAlias = Sequence[Sequence[Any]]
 Lent: TypeAlias = list[Any]
-"""The connection that a step has, if it has one."""
+"""The connection of a step, in a list; the list is empty if the step has no connection."""
 Watches: TypeAlias = list[Watch]
 
 
@@ -103,7 +103,7 @@ class PostgresStore:
         """A store with a pool of its own, which `close` closes.
 
         Args:
-            url: What psycopg connects to: ``postgresql://user@host/database``.
+            url: A URL or text that psycopg accepts, such as ``postgresql://user@host/database``.
             max_connections: The size of the pool.
             timeout: Seconds to wait for a connection, and for an answer, before `StoreUnavailableError`.
             table: As for the class.
@@ -158,11 +158,11 @@ class PostgresStore:
         return self._run(self._steps.save_parts(key, head, new, gone, expected, facts))
 
     def load_head(self, key: str, *, kinds: Collection[int] | None = None) -> StoredHead | None:
-        """The head and its parts of these kinds (None: of all), read in one statement."""
+        """The head and its parts of these kinds (None: all kinds), read in one statement."""
         return self._run(self._steps.load_head(key, kinds))
 
     def load_parts(self, key: str, names: Collection[bytes]) -> tuple[StoredPart, ...]:
-        """The named parts that are there."""
+        """The named parts that are stored."""
         return self._run(self._steps.load_parts(key, names))
 
     def set_stop(self, key: str, is_wanted: bool = True) -> bool:
@@ -174,7 +174,7 @@ class PostgresStore:
         return self._run(self._steps.stop_requested(key))
 
     def delete(self, key: str, *, expected: int | None = None) -> bool:
-        """Forget what is stored under `key`, with `expected` only that version; False if nothing was."""
+        """Delete the entry under `key`, with `expected` only that version. False if there was no entry."""
         return self._run(self._steps.delete(key, expected))
 
     def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
@@ -226,7 +226,7 @@ class PostgresStore:
         return version
 
     def is_held(self, key: str) -> bool:
-        """True while somebody holds the lease of `key`. It only reads."""
+        """True while a holder has the lease of `key`. It only reads."""
         return self._run(self._steps.is_held(key))
 
     @contextmanager
@@ -257,7 +257,7 @@ class PostgresStore:
         self.close()
 
     def _run(self, step: Step[T]) -> T:
-        """Do a step on one connection; on another one, after an error that has broken it."""
+        """Do a step on one connection. If an error has broken the connection, use another one."""
         self._process.check()
         lent: Lent = []
         watches: Watches = []
@@ -293,7 +293,7 @@ class PostgresStore:
                 return cast("T", end.value)
 
     def _lend(self, lent: Lent) -> None:
-        """Put a connection of the pool into `lent`. What stands there is given back, whatever happens."""
+        """Put a connection of the pool into `lent`. The caller gives back every connection in `lent`."""
         try:
             if self._owned and self._pool.closed:
                 self._pool.open()
@@ -348,15 +348,15 @@ class PostgresLease:
 
     @property
     def is_taken(self) -> bool:
-        """True once the server has said so."""
+        """True once the server has confirmed it."""
         return self.token.is_taken
 
     def renew(self) -> bool:
-        """Begin the `ttl` anew. False if it ran out meanwhile."""
+        """Begin the `ttl` anew. False if the lease ran out."""
         return self._store._run(self._store._steps.renew(self.token))
 
     def release(self) -> None:
-        """End it now. Raises `StoreUnavailableError`; may be called again."""
+        """End the lease now. Raises `StoreUnavailableError`; may be called again."""
         if not self.is_over:
             self._store._run(self._store._steps.release(self.token))
             self.is_over = True
@@ -372,8 +372,8 @@ class AsyncPostgresStore:
 
     Args:
         pool: An `asyncpg.Pool`. It stays yours: close it when you are done. asyncpg resets a connection each
-            time it goes back, which costs a statement; `open` makes a pool that does not, since these
-            statements leave nothing behind.
+            time it goes back, which costs a statement. `open` makes a pool without this reset: the store's
+            statements leave no state in a session.
         table: As for `PostgresStore`.
         schema: As for `PostgresStore`.
         prepare: None: if a pooler, such as PgBouncer, is in between, each statement gets a transaction, so
@@ -397,7 +397,7 @@ class AsyncPostgresStore:
         self._is_pooled = None if prepare is None else False
         """Whether each statement needs a transaction. None: it is not known yet."""
         self._prepared: Callable[[], asyncpg.Pool[Any]] | None = None
-        """Makes a pool with prepared statements; None once it is known whether they may be."""
+        """Makes a pool with prepared statements. None if the store need not look for a pooler any more."""
         self._look: Any = None
         self._steps = PostgresSteps(table, schema)
         self._process = OneProcess()
@@ -422,7 +422,7 @@ class AsyncPostgresStore:
         """A store with a pool of its own, which `aclose` closes. Call it while the event loop runs.
 
         Args:
-            url: What asyncpg connects to: ``postgresql://user@host/database``.
+            url: A URL that asyncpg accepts, such as ``postgresql://user@host/database``.
             max_connections: The size of the pool.
             timeout: Seconds to wait for a connection, and for an answer, before `StoreUnavailableError`.
             table: As for the class.
@@ -652,9 +652,9 @@ class AsyncPostgresStore:
     async def _give_back(self, connection: Any, is_sound: bool = False) -> None:
         """Give a connection back.
 
-        One with a statement that was cancelled or timed out asks the server to end it, and waits. If no
-        answer comes in time, the pool ends the connection and makes another one. What this raises tells
-        nothing of the step.
+        A connection with a cancelled or timed out statement asks the server to end the statement, and waits.
+        If no answer comes in time, the pool ends the connection and makes another one. Errors of this are
+        dropped: they tell nothing about the step.
         """
         with suppress(Exception):
             await self._pool.release(connection, timeout=None if is_sound else self._timeout or OPENED)
@@ -670,11 +670,11 @@ class AsyncPostgresLease:
 
     @property
     def is_taken(self) -> bool:
-        """True once the server has said so."""
+        """True once the server has confirmed it."""
         return self.token.is_taken
 
     async def renew(self) -> bool:
-        """Begin the `ttl` anew. False if it ran out meanwhile."""
+        """Begin the `ttl` anew. False if the lease ran out."""
         return await self._store._run(self._store._steps.renew(self.token))
 
     async def release(self) -> None:
@@ -685,7 +685,7 @@ class AsyncPostgresLease:
 
 
 async def _leave_as_it_is(connection: Any) -> None:
-    """What a pool does to a connection that comes back."""
+    """The reset of a connection that comes back to the pool: it does nothing."""
 
 
 async def _fetched_at_once(connection: Any, statement: str, values: tuple[Any, ...]) -> Any:

@@ -1,6 +1,6 @@
-"""Pools of connections to PostgreSQL: what a store takes for one, and why one does not lend.
+"""Pools of connections to PostgreSQL: checks of the pool and the URL, and errors of a pool that is not open.
 
-Owns: these checks, and the texts of their errors. Must never know: a statement, or what is in a blob.
+Owns: these checks, and the texts of their errors. Must never know: a statement, or the contents of a blob.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class OneProcess:
 
 
 def check_pool(pool: object, lends: str, kind: str) -> None:
-    """Raise `TypeError` for what is no pool of the store's driver: it has no method of the name `lends`."""
+    """Raise `TypeError` if `pool` is not a pool of the store's driver: it has no method named `lends`."""
     is_class = isinstance(pool, type)
     lent = None if is_class else getattr(pool, lends, None)
     if lent is not None and not (lends == "getconn" and iscoroutinefunction(lent)):
@@ -55,7 +55,7 @@ def check_pool(pool: object, lends: str, kind: str) -> None:
 
 
 def check_url(url: object, kind: str) -> None:
-    """Refuse what no PostgreSQL driver connects to. A pool would try it until its time is up.
+    """Refuse a URL that no PostgreSQL driver accepts. A pool would retry it until its timeout.
 
     A text without a scheme is the driver's own: psycopg takes ``"dbname=app user=ada"``.
     """
@@ -77,7 +77,8 @@ def check_url(url: object, kind: str) -> None:
 
 
 def named_in(url: str) -> Collection[str]:
-    """What a URL tells psycopg, by name. Raises `ValueError`; the error of psycopg may quote a password."""
+    """The parameters in a URL for psycopg. Raises `ValueError` without psycopg's text: it may quote a
+    password."""
     from psycopg import ProgrammingError
     from psycopg.conninfo import conninfo_to_dict
 
@@ -92,7 +93,7 @@ def named_in(url: str) -> Collection[str]:
 
 
 def psycopg_not_open(is_owned: bool, error: Exception) -> StoreError:
-    """The error of a pool of psycopg that is not open. Such a pool opens once."""
+    """The error of a psycopg pool that is not open. A pool of psycopg opens only once."""
     if is_owned:
         advice = "make another one with PostgresStore.open(url)"
         return common.not_open("this PostgresStore was closed", advice, error)
@@ -105,11 +106,11 @@ def psycopg_not_open(is_owned: bool, error: Exception) -> StoreError:
 
 
 _NOT_READY: Final = "pool is not initialized"
-"""In the text of asyncpg's `InterfaceError`, which is its class for much else too."""
+"""Part of the text of asyncpg's `InterfaceError`. asyncpg uses this class for other faults too."""
 
 
 def asyncpg_misused(pool: Any, is_owned: bool, error: Exception) -> StoreError | None:
-    """The error of a pool of asyncpg that cannot lend here; None if its own error says what is the matter."""
+    """The error of an asyncpg pool that cannot lend a connection; None if asyncpg's own error is clear."""
     if pool.is_closing():
         advice = "make another pool, and another store, for instance with AsyncPostgresStore.open(url)"
         return common.not_open("the pool of this AsyncPostgresStore was closed", advice, error)

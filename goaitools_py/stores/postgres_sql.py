@@ -1,8 +1,8 @@
 """The statements of a PostgreSQL store, as texts with numbered parameters.
 
-Owns: SQL. Must never know: a driver, or what an answer means.
+Owns: SQL. Must never know: a driver, or the meaning of an answer.
 
-The tables are those of `layout`, as `sql_table`, `sql_lease` and `sql_parts` make them, so that a store over
+The tables follow `layout`, and equal the tables of `sql_table`, `sql_lease` and `sql_parts`. So a store over
 SQLAlchemy and a store over a driver may share a database.
 """
 

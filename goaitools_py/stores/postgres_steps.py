@@ -1,10 +1,10 @@
-"""What a PostgreSQL store does: each step as a flow of statements and answers.
+"""The steps of a PostgreSQL store: each step is a flow of statements and answers.
 
-Owns: which statement follows which answer, and what an answer or an error of the server means. Must never
+Owns: which statement follows which answer, and the meaning of the server's answers and errors. Must never
 know: a driver, or whether its caller is async.
 
-A step is a generator. It yields a statement with its parameters, and is sent the rows of the answer. The
-driver's errors come to it as `problem` has translated them.
+A step is a generator. It yields a statement with its parameters, and is sent the rows of the answer.
+`problem` translates the driver's errors before they are thrown into the step.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ONLY_READS: Final = "25006"
 _LOST_RACES: Final = ("40001", "40P01")
 _NO_SIGN: Final = ("22P05", "22021")
 _MADE_BY_ANOTHER: Final = ("23505", "42P07", "42710")
-"""What two workers get that make a table at the same time; "if not exists" does not help."""
+"""SQLSTATEs of two workers that make a table at the same time; "if not exists" does not prevent them."""
 
 
 class _NoTableError(Exception):
@@ -56,7 +56,7 @@ class _RefusedError(Exception):
 
 
 def problem(error: Exception) -> Exception:
-    """What an error of a driver means to a step. Its text is not kept: it may quote a key or a blob."""
+    """Translate an error of a driver for a step. Its text is dropped: it may quote a key or a blob."""
     if isinstance(error, StoreError):
         return error
     code = getattr(error, "sqlstate", None) or ""
@@ -78,22 +78,22 @@ def _lacks_a_sign(error: StoreUnavailableError) -> bool:
 
 
 def only_reads(error: Exception) -> bool:
-    """Whether the server takes no writes: after a failover the connection may lead to the former primary.
+    """Whether the server refuses writes: after a failover the connection may lead to the former primary.
 
-    Such a connection works, so that a pool would lend it again and again. It has to be closed.
+    The connection works, so a pool would lend it again. It has to be closed.
     """
     return getattr(error, "sqlstate", None) == _ONLY_READS
 
 
 class LeaseToken:
-    """What one holder's lease is called in the table."""
+    """The row of one holder's lease: its key, its token, and its length."""
 
     def __init__(self, key: str, ttl: float) -> None:
         self.key = common.check_key(key)
         self.token = secrets.token_hex(16)
         self.ttl_ms = max(1, round(common.check_ttl(ttl) * 1000))
         self.is_taken = False
-        """True once the server has said so."""
+        """True once the server has confirmed it."""
 
     @property
     def values(self) -> tuple[str, str, int]:
@@ -122,7 +122,8 @@ class PostgresSteps:
         facts: RowFacts | None,
         lease: LeaseToken | None = None,
     ) -> Step[int]:
-        """Save if the stored version is still `expected`. A lease that is given ends with the save."""
+        """Save if the stored version is still `expected`. The same statement ends `lease`, if one is
+        given."""
         sql = self._sql
         if lease is None:
             statement = sql.insert if expected is None else sql.update
@@ -197,7 +198,7 @@ class PostgresSteps:
         return version
 
     def load_head(self, key: str, kinds: Collection[int] | None) -> Step[StoredHead | None]:
-        """The head and its parts of these kinds (None: of all), read in one statement."""
+        """The head and its parts of these kinds (None: all kinds), read in one statement."""
         common.check_key(key)
         if kinds is not None and not kinds:
             found = yield from self.load(key)
@@ -210,7 +211,7 @@ class PostgresSteps:
         return _head(head, tuple(_part(row[4:]) for row in rows if row[1] is None))
 
     def load_parts(self, key: str, names: Collection[bytes]) -> Step[tuple[StoredPart, ...]]:
-        """The named parts that are there."""
+        """The named parts that are stored."""
         rows = yield from self._if_there(self._sql.load_parts, (common.check_key(key), [*set(names)]))
         return tuple(map(_part, rows))
 
@@ -225,7 +226,7 @@ class PostgresSteps:
         return bool(rows and rows[0][0])
 
     def delete(self, key: str, expected: int | None) -> Step[bool]:
-        """Forget what is stored under `key`, with `expected` only that version."""
+        """Delete the entry under `key`, with `expected` only that version."""
         if (yield from self._if_there(self._sql.delete, (common.check_key(key), expected))):
             return True
         if expected is not None and (yield from self.load(key)) is not None:
@@ -259,8 +260,8 @@ class PostgresSteps:
     def take_and_load(self, lease: LeaseToken) -> Step[Stored | None]:
         """Begin a lease, and then load.
 
-        These are two statements. One statement sees all rows as they were when it began. If it had to wait
-        for the holder before, it would give a blob from before that holder's save.
+        These are two statements, because one statement sees all rows as they were when it began. If it had to
+        wait for the former holder, it would return a blob from before that holder's save.
         """
         yield from self.take(lease)
         return (yield from self.load(lease.key))
@@ -271,15 +272,15 @@ class PostgresSteps:
         return (yield from self.load_head(lease.key, kinds))
 
     def renew(self, lease: LeaseToken) -> Step[bool]:
-        """Begin its time anew; False if it ran out."""
+        """Begin the lease's time anew. False if it ran out."""
         return bool((yield from self._if_there(self._sql.renew, lease.values)))
 
     def is_held(self, key: str) -> Step[bool]:
-        """True while somebody holds the lease of `key`. It only reads."""
+        """True while a holder has the lease of `key`. It only reads."""
         return bool((yield from self._if_there(self._sql.is_held, (common.check_key(key),))))
 
     def release(self, lease: LeaseToken) -> Step[None]:
-        """End it, if it is still this one."""
+        """End the lease, if the row still holds its token."""
         yield from self._if_there(self._sql.release, (lease.key, lease.token))
 
     # ------------------------------------------------------------------------------------ tables
@@ -321,7 +322,8 @@ def _stored(row: Sequence[Any]) -> Stored | None:
 
 
 def _texts(row: Sequence[Any]) -> list[Any]:
-    """A row without bytes. psycopg gives a text as bytes where the encoding is SQL_ASCII, which is none."""
+    """A row without bytes. psycopg gives a text as bytes if the encoding is SQL_ASCII, which is no
+    encoding."""
     return [value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in row]
 
 

@@ -1,11 +1,12 @@
 """Blobs in Redis, over a client of redis-py: for one server, for Sentinel, for a cluster.
 
-Owns: the client, and the errors made of its. Must never know: commands, or what is in a blob.
+Owns: the client, and the errors made of the client's exceptions. Must never know: commands, a blob's
+contents.
 
-Needs the extra: ``pip install 'goaitools-py[redis]'``. Redis keeps what its configuration lets it keep:
-``appendonly yes`` with ``appendfsync always`` loses nothing that was saved, ``everysec`` up to a second,
-and without ``appendonly`` a restart loses what came after the last snapshot. A replica that takes over may
-lack the last saves; compare-and-swap then refuses those who build on them. Set ``maxmemory-policy`` so that
+Needs the extra: ``pip install 'goaitools-py[redis]'``. Redis's configuration decides how safe a save is:
+``appendonly yes`` with ``appendfsync always`` loses no save. ``everysec`` may lose the saves of one second.
+Without ``appendonly`` a restart loses the saves since the last snapshot. A replica that takes over may
+lack the last saves; compare-and-swap then refuses saves that build on them. Set ``maxmemory-policy`` so that
 keys are not evicted.
 """
 
@@ -41,7 +42,7 @@ class RedisStore:
         client: A `redis.Redis` or `redis.RedisCluster`. It stays yours: close it when you are done. It may
             be used before and after a fork: redis-py gives each process connections of its own.
         ttl: Seconds after its last save until Redis forgets a conversation; None: never.
-        prefix: What all its key names begin with.
+        prefix: The beginning of all its key names.
     """
 
     def __init__(
@@ -86,11 +87,11 @@ class RedisStore:
         return save.version
 
     def load_head(self, key: str, *, kinds: Collection[int] | None = None) -> StoredHead | None:
-        """The head and its parts of these kinds (None: of all), read in one script."""
+        """The head and its parts of these kinds (None: all kinds), read in one script."""
         return self._keys.loaded_head(self._send(self._keys.load_head(key, kinds)))
 
     def load_parts(self, key: str, names: Collection[bytes]) -> tuple[StoredPart, ...]:
-        """The named parts that are there."""
+        """The named parts that are stored."""
         return self._keys.loaded_parts(self._send(self._keys.load_parts(key, names)))
 
     def set_stop(self, key: str, is_wanted: bool = True) -> bool:
@@ -102,14 +103,14 @@ class RedisStore:
         return self._send(self._keys.stop_requested(key)) is not None
 
     def delete(self, key: str, *, expected: int | None = None) -> bool:
-        """Forget what is stored under `key`, with `expected` only that version; False if nothing was."""
+        """Delete the entry under `key`, with `expected` only that version. False if there was no entry."""
         return self._keys.deleted(self._send(self._keys.delete(key, expected)), expected)
 
     def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
         """A page of the keys that begin with `prefix`, in no order.
 
-        All keys of the server are looked at, those of others too. While Redis makes room for more keys, one
-        may come twice.
+        Redis looks at all keys of the server, also at keys of other programs. While Redis enlarges its table
+        of keys, a key may come twice.
         """
         nodes = _nodes(self._client)
         walk = self._keys.walk(list(nodes), prefix, cursor, limit)
@@ -171,7 +172,7 @@ class RedisStore:
         return version
 
     def is_held(self, key: str) -> bool:
-        """True while somebody holds the lease of `key`. It only reads."""
+        """True while a holder has the lease of `key`. It only reads."""
         return bool(self._send(self._keys.is_held(key)))
 
     @contextmanager
@@ -195,32 +196,32 @@ class RedisStore:
 
 
 class RedisLease:
-    """A lease that is held in Redis."""
+    """A lease in Redis."""
 
     def __init__(self, lease: LeaseKey, send: Callable[[Command], Any]) -> None:
         self.its_key = lease
         self._send = send
         self._is_over = False
         self.is_taken = False
-        """True once Redis has said so."""
+        """True once Redis has confirmed it."""
 
     def taken(self, answer: Any) -> Any:
-        """Note the answer to the script that takes it, and give it. `LeaseHeldError` for None."""
+        """Note the answer to the script that takes the lease, and return it. `LeaseHeldError` for None."""
         if answer is None:
             raise common.held()
         self.is_taken = True
         return answer
 
     def note_end(self) -> None:
-        """Note that a save has ended it."""
+        """Note that a save has ended the lease."""
         self._is_over = True
 
     def renew(self) -> bool:
-        """Begin the `ttl` anew. False if it ran out meanwhile."""
+        """Begin the `ttl` anew. False if the lease ran out."""
         return bool(self._send(self.its_key.renew()))
 
     def release(self) -> None:
-        """End it now. Raises `StoreUnavailableError`; may be called again."""
+        """End the lease now. Raises `StoreUnavailableError`; may be called again."""
         if not self._is_over:
             self._send(self.its_key.release())
             self._is_over = True
@@ -231,9 +232,9 @@ class AsyncRedisStore:
 
     Args:
         client: A `redis.asyncio.Redis` or `redis.asyncio.RedisCluster`. It stays yours: close it when you
-            are done. One that was used before a fork is refused in the child.
+            are done. In a child process, a client that was used before the fork is refused.
         ttl: Seconds after its last save until Redis forgets a conversation; None: never.
-        prefix: What all its key names begin with.
+        prefix: The beginning of all its key names.
     """
 
     def __init__(
@@ -281,11 +282,11 @@ class AsyncRedisStore:
         return save.version
 
     async def load_head(self, key: str, *, kinds: Collection[int] | None = None) -> StoredHead | None:
-        """The head and its parts of these kinds (None: of all), read in one script."""
+        """The head and its parts of these kinds (None: all kinds), read in one script."""
         return self._keys.loaded_head(await self._send(self._keys.load_head(key, kinds)))
 
     async def load_parts(self, key: str, names: Collection[bytes]) -> tuple[StoredPart, ...]:
-        """The named parts that are there."""
+        """The named parts that are stored."""
         return self._keys.loaded_parts(await self._send(self._keys.load_parts(key, names)))
 
     async def set_stop(self, key: str, is_wanted: bool = True) -> bool:
@@ -297,7 +298,7 @@ class AsyncRedisStore:
         return await self._send(self._keys.stop_requested(key)) is not None
 
     async def delete(self, key: str, *, expected: int | None = None) -> bool:
-        """Forget what is stored under `key`, with `expected` only that version; False if nothing was."""
+        """Delete the entry under `key`, with `expected` only that version. False if there was no entry."""
         return self._keys.deleted(await self._send(self._keys.delete(key, expected)), expected)
 
     async def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
@@ -410,21 +411,21 @@ class AsyncRedisLease:
         self._send = send
         self._is_over = False
         self.is_taken = False
-        """True once Redis has said so."""
+        """True once Redis has confirmed it."""
 
     def taken(self, answer: Any) -> Any:
-        """Note the answer to the script that takes it, and give it. `LeaseHeldError` for None."""
+        """Note the answer to the script that takes the lease, and return it. `LeaseHeldError` for None."""
         if answer is None:
             raise common.held()
         self.is_taken = True
         return answer
 
     def note_end(self) -> None:
-        """Note that a save has ended it."""
+        """Note that a save has ended the lease."""
         self._is_over = True
 
     async def renew(self) -> bool:
-        """Begin the `ttl` anew. False if it ran out meanwhile."""
+        """Begin the `ttl` anew. False if the lease ran out."""
         return bool(await self._send(self.its_key.renew()))
 
     async def release(self) -> None:
@@ -435,7 +436,8 @@ class AsyncRedisLease:
 
 
 def _check_client(client: Any, kind: str, *, is_async: bool) -> None:
-    """Raise `TypeError` for what is no client, or one of the other colour. `kind`: what takes it."""
+    """Raise `TypeError` for an object that is no client, or for a sync client in place of an async one, or
+    the reverse. `kind`: the name of the store class."""
     made, other = ("redis.asyncio", "redis") if is_async else ("redis", "redis.asyncio")
     if isinstance(client, type) or not hasattr(client, "execute_command"):
         found = f"the class {client.__name__}" if isinstance(client, type) else type(client).__name__
@@ -447,7 +449,7 @@ def _check_client(client: Any, kind: str, *, is_async: bool) -> None:
 
 
 def _is_async(client: Any) -> bool | None:
-    """Whether a client is one of `redis.asyncio`; None for a client that is not redis-py's."""
+    """Whether a client is one of `redis.asyncio`. None for a client that is not from redis-py."""
     for base in type(client).__mro__:
         if base.__module__.partition(".")[0] == "redis":
             return base.__module__.startswith("redis.asyncio")
@@ -455,24 +457,24 @@ def _is_async(client: Any) -> bool | None:
 
 
 def _nodes(client: Any) -> dict[str, dict[str, Any]]:
-    """The servers that hold keys, each with what sends a command to it."""
+    """The servers that hold keys, by name, with the keyword arguments that send a command to each."""
     if not hasattr(client, "get_primaries"):
         return {"": {}}
     return {node.name: {"target_nodes": node} for node in client.get_primaries()}
 
 
 def _unknown_script() -> type[Exception]:
-    """The error of a server that does not know a script by its digest: it was restarted, say."""
+    """The error of a server that does not know a script by its digest, for instance after a restart."""
     from redis.exceptions import NoScriptError
 
     return NoScriptError
 
 
 def _only_reads() -> type[Exception]:
-    """The error of a server that takes no writes.
+    """The error of a server that accepts no writes.
 
-    After a failover a connection may lead to the former primary. It works, so that a pool would lend it again
-    and again. It has to be closed. A client of Sentinel or of a cluster finds the new primary by itself.
+    After a failover a connection may lead to the former primary. The connection works, so a pool would lend
+    it again. It has to be closed. A client of Sentinel or of a cluster then finds the new primary.
     """
     from redis.exceptions import ReadOnlyError
 

@@ -1,6 +1,6 @@
-"""What a Redis store sends, and what the answers mean.
+"""The commands of a Redis store, and the meaning of the answers.
 
-Owns: key names, scripts, commands as tuples. Must never know: a client, or what is in a blob.
+Owns: key names, scripts, commands as tuples. Must never know: a client, or the contents of a blob.
 
 A conversation is a hash with the columns of `layout` as its fields, and a field ``save``: a token of the save
 that wrote it. Clients send a command again when a connection breaks. The token tells the script whether the
@@ -164,7 +164,7 @@ class KeySpace:
         return "HMGET", self.state(key), "blob", "version", "updated_at"
 
     def loaded(self, answer: list[bytes | None]) -> Stored | None:
-        """What the answer to `load` holds."""
+        """Read the answer to `load`."""
         blob, version, at = answer
         if blob is None or version is None or at is None:
             return None
@@ -180,20 +180,20 @@ class KeySpace:
         gone: Collection[bytes] = (),
         lease: LeaseKey | None = None,
     ) -> SaveCommand:
-        """A save of a conversation, and of changes of its parts. If it is done, `lease` ends with it."""
+        """A save of a conversation and its parts. If it succeeds, it also ends `lease`."""
         names = (self.state(key), self.parts(key), self._lease_name(key))
         token = b"" if lease is None else lease.token
         return SaveCommand(names, bytes(blob), expected, self._ttl_ms, facts, new, gone, token)
 
     def load_head(self, key: str, kinds: Collection[int] | None) -> Command:
-        """Ask for a conversation and its parts of some kinds; None: of all."""
+        """Ask for a conversation and its parts of some kinds. None: all kinds. Empty: no parts."""
         if kinds is not None and not kinds:
             return self.load(key)
         asked = () if kinds is None else tuple(b"%d" % kind for kind in kinds)
         return "EVAL", _HEAD, 2, self.state(key), self.parts(key), *asked
 
     def loaded_head(self, answer: list[bytes | None]) -> StoredHead | None:
-        """What the answer to `load_head` holds."""
+        """Read the answer to `load_head`."""
         row = self.loaded(answer[:3])
         if row is None:
             return None
@@ -206,7 +206,7 @@ class KeySpace:
         return "EVAL", _PARTS, 1, self.parts(key), *names
 
     def loaded_parts(self, answer: list[bytes | None]) -> tuple[StoredPart, ...]:
-        """What the answer to `load_parts` holds."""
+        """Read the answer to `load_parts`."""
         return tuple(
             _part(field, data)
             for field, data in zip(answer[::2], answer[1::2], strict=True)
@@ -214,7 +214,7 @@ class KeySpace:
         )
 
     def set_stop(self, key: str, is_wanted: bool) -> Command:
-        """Set or clear the stop flag. Answers 1, or 0 if nothing is stored."""
+        """Set or clear the stop flag. The answer is 1, or 0 if nothing is stored."""
         return "EVAL", _STOP, 1, self.state(key), b"1" if is_wanted else b"0"
 
     def stop_requested(self, key: str) -> Command:
@@ -222,12 +222,13 @@ class KeySpace:
         return "HGET", self.state(key), "stop_requested"
 
     def delete(self, key: str, expected: int | None) -> Command:
-        """Forget a conversation. Answers 1 if it did, 0 if nothing was there, -1 for another version."""
+        """Delete a conversation. Answers: 1 if it was deleted, 0 if it was missing, -1 for another
+        version."""
         wanted = b"" if expected is None else b"%d" % expected
         return "EVAL", _DELETE, 2, self.state(key), self.parts(key), wanted
 
     def deleted(self, answer: int, expected: int | None) -> bool:
-        """What the answer to `delete` means."""
+        """Read the answer to `delete`: True if the conversation was deleted. Raises `StateConflictError`."""
         if answer < 0:
             raise common.conflict(expected)
         return answer == 1
@@ -244,11 +245,11 @@ class KeySpace:
         return self._lease + b"{%b}" % _tag(common.check_key(key))
 
     def lease_and_load(self, key: str, lease: LeaseKey) -> Command:
-        """Begin a lease, and ask for the conversation. Answers None if another holder has a lease."""
+        """Begin a lease, and ask for the conversation. The answer is None if another holder has a lease."""
         return lease.take_and(_TAKE_AND_LOAD, (self.state(key),))
 
     def lease_and_load_head(self, key: str, lease: LeaseKey, kinds: Collection[int] | None) -> Command:
-        """As `lease_and_load`, with the parts of some kinds; None: of all."""
+        """As `lease_and_load`, with the parts of some kinds. None: all kinds."""
         if kinds is not None and not kinds:
             return self.lease_and_load(key, lease)
         asked = () if kinds is None else tuple(b"%d" % kind for kind in kinds)
@@ -260,14 +261,14 @@ class KeySpace:
         return KeyWalk(self._state + b"{", nodes, prefix, cursor, limit)
 
     def listed(self, key: str) -> Command:
-        """Ask for what a listing tells of a key."""
+        """Ask for the fields of a key that a listing shows."""
         return "HMGET", self.state(key), "version", "updated_at", *_PLAIN
 
 
 class KeyWalk:
-    """A walk over keys, server by server, until a page is full: ask, answer, and so on.
+    """A walk over keys, server by server, until a page is full. Call `ask` and `answer` in turn.
 
-    Redis hands out keys by the bucket, often more than were asked for: those over wait in the cursor.
+    Redis returns keys by the bucket, often more than it was asked for. The cursor keeps the surplus keys.
     """
 
     def __init__(
@@ -284,7 +285,7 @@ class KeyWalk:
         self._found = [key for key in found if key.startswith(prefix) and common.is_listed(key, prefix)]
 
     def ask(self) -> tuple[str, Command] | None:
-        """The next node and what to ask it; None if the page is full, or the walk long enough."""
+        """The next node and its command. None if the page is full, or after 64 scans."""
         if self._node is None or len(self._found) >= self._limit or self._scans == _SCANS_PER_PAGE:
             return None
         self._scans += 1
@@ -292,12 +293,12 @@ class KeyWalk:
         return self._node, ("SCAN", self._at, "MATCH", self._pattern, "COUNT", count)
 
     def answer(self, scanned: tuple[Any, list[bytes]]) -> None:
-        """Take in what the node said. A cluster's client tells its name along with the position."""
+        """Take in the answer of a node. A cluster's client gives the node's name along with the position."""
         at, names = scanned
         self._at = next(iter(at.values())) if isinstance(at, dict) else at
         for name in names:
             key = name[len(self._begin) : -1].decode().removeprefix("\0")
-            # The name of the key "{a" begins with that of the prefix "{a}": both have a brace there.
+            # The name of the key "{a" begins like the name of the prefix "{a}": both have a brace there.
             is_ours = key.startswith(self._prefix) and common.is_listed(key, self._prefix)
             if is_ours and key not in self._found:
                 self._found.append(key)
@@ -319,7 +320,7 @@ class KeyWalk:
 
 
 def stored_keys(keys: list[str], answers: list[list[bytes | None]]) -> tuple[StoredKey, ...]:
-    """What the answers to `KeySpace.listed` say; keys that have gone meanwhile are left out."""
+    """Read the answers to `KeySpace.listed`. Keys that were deleted meanwhile are left out."""
     return tuple(
         StoredKey(key=key, version=int(version), updated_at=common.as_time(int(at)), facts=_facts(plain))
         for key, (version, at, *plain) in zip(keys, answers, strict=True)
@@ -328,7 +329,7 @@ def stored_keys(keys: list[str], answers: list[list[bytes | None]]) -> tuple[Sto
 
 
 class SaveCommand:
-    """One save. However often its command is sent, it is done once, and answered alike."""
+    """One save. Its command may be sent several times: Redis saves once, and gives the same answer."""
 
     def __init__(
         self,
@@ -353,7 +354,7 @@ class SaveCommand:
         self.version = common.new_version(expected)
 
     def write(self) -> Command:
-        """Compare and save. Answers 1 if it did, 0 if another version is stored."""
+        """Compare and save. The answer is 1 if it saved, 0 if another version is stored."""
         expected = b"" if self._expected is None else b"%d" % self._expected
         now = b"%d" % common.as_ms(datetime.now(UTC))
         plain = plain_values(self._facts)
@@ -366,13 +367,13 @@ class SaveCommand:
         )  # fmt: skip
 
     def written(self, answer: int) -> int:
-        """What the answer to `write` means: the new version, or a conflict."""
+        """Read the answer to `write`: return the new version, or raise `StateConflictError`."""
         if not answer:
             raise common.conflict(self._expected)
         return self.version
 
     def look(self) -> Command:
-        """Ask which save wrote what is stored."""
+        """Ask for the token of the save that wrote the stored version."""
         return "HGET", self._names[0], "save"
 
     def is_stored(self, answer: bytes | None) -> bool:
@@ -381,7 +382,7 @@ class SaveCommand:
 
 
 class LeaseKey:
-    """One holder's lease: a key with a random value that Redis forgets in time. Each answers 1 or 0."""
+    """One holder's lease: a key with a random value, which Redis deletes in time. The answers are 1 or 0."""
 
     def __init__(self, name: bytes, ttl_ms: int) -> None:
         self._name = name
@@ -389,25 +390,26 @@ class LeaseKey:
         self.token = secrets.token_bytes(12)
 
     def take_and(self, script: bytes, others: tuple[bytes, ...], more: tuple[bytes, ...] = ()) -> Command:
-        """Begin it in a script that does something with other keys too. `more`: what that script is given."""
+        """Begin the lease in a script that also works on other keys. `more`: arguments of the script."""
         return "EVAL", script, 1 + len(others), self._name, *others, self.token, self._ttl_ms, *more
 
     def take(self) -> Command:
-        """Begin it, unless another holder has one."""
+        """Begin the lease, unless another holder has one."""
         return "EVAL", _TAKE, 1, self._name, self.token, self._ttl_ms
 
     def renew(self) -> Command:
-        """Begin the `ttl` anew, unless it ran out."""
+        """Begin the `ttl` anew, unless the lease ran out."""
         return "EVAL", _RENEW, 1, self._name, self.token, self._ttl_ms
 
     def release(self) -> Command:
-        """End it, if it is still this one."""
+        """End the lease, if the key still holds the token of this holder."""
         return "EVAL", _RELEASE, 1, self._name, self.token
 
 
 def _tag(key: str) -> bytes:
-    """What stands in the braces. Redis takes what is before the first closing brace as the hash tag, and all
-    of the name if that is nothing. So a NUL, which no key has, stands before a key that begins with one."""
+    """The text in the braces. Redis takes the text before the first closing brace as the hash tag. If it
+    is empty, Redis hashes the whole name. So a key that begins with a closing brace gets a NUL before it;
+    no key contains a NUL."""
     return key.encode() if not key.startswith("}") else b"\0" + key.encode()
 
 
@@ -431,7 +433,7 @@ def _facts(plain: Sequence[bytes | None]) -> RowFacts | None:
 
 
 def _position(cursor: str | None, nodes: list[str]) -> tuple[str | None, Any, list[str]]:
-    """Read a cursor: the node, the position there, and keys that were found. It may come from a stranger."""
+    """Read a cursor: the node, the position there, and keys that were found. The cursor may be forged."""
     if cursor is None:
         return nodes[0], 0, []
     try:
@@ -449,6 +451,6 @@ def _position(cursor: str | None, nodes: list[str]) -> tuple[str | None, Any, li
 
 
 def _mark(node: str) -> str:
-    """A node's name in a cursor. The name itself is an address within a network of yours, and pages get
-    cursors."""
+    """A node's name in a cursor, as a digest. The name is an address in a private network, and web pages may
+    show cursors."""
     return node and hashlib.sha256(node.encode()).hexdigest()[:16]

@@ -1,11 +1,11 @@
-"""What becomes of an engine of SQLAlchemy when the process forks.
+"""Protects an engine of SQLAlchemy when the process forks.
 
 Owns: abandoning an inherited pool, and when an engine cannot be used in a child. Must never know: SQL.
 
-A child leaves its parent's connections alone, neither used nor closed, and opens its own. That is
+A child neither uses nor closes its parent's connections, and opens its own. The call for this is
 ``engine.dispose(close=False)``, as SQLAlchemy's documentation says under "Using Connection Pools with
-Multiprocessing or os.fork()". For a SQLite file it is not enough (see `sqlite_file`): an engine that kept one
-open is refused in the child.
+Multiprocessing or os.fork()". For a SQLite file it is not enough (see `sqlite_file`): an engine that kept a
+file open is refused in the child.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Forks:
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        """One step on a connection of the engine's. `StoreUnavailableError` if that cannot be had here."""
+        """One step on a connection of the engine. `StoreUnavailableError` if the engine is refused here."""
         if self._process is not this_process():
             self.begin_anew()
         if self._is_refused:
@@ -63,7 +63,7 @@ class Forks:
             self._steps.pop(token, None)
 
     def begin_anew(self) -> None:
-        """In a child, before anything else uses the engine."""
+        """Make the engine usable in a child, or refuse an engine with an open SQLite file."""
         self._process = this_process()
         engine = self._engine()
         if engine is None or self._is_copied:
@@ -81,7 +81,7 @@ _known: Final[weakref.WeakKeyDictionary[Engine, Forks]] = weakref.WeakKeyDiction
 
 
 def forks_of(engine: Engine, *, is_async: bool = False) -> Forks:
-    """What watches an engine; the same one for each store over it."""
+    """The watcher of an engine. All stores over an engine share one."""
     found = _known.get(engine)
     if found is None:
         found = _known.setdefault(engine, Forks(engine, is_async=is_async))

@@ -7,7 +7,7 @@ A lease costs a write of a few bytes. No connection and no transaction stays ope
 any connection pooler may stand between.
 
 The server's clock says when a lease has ended. On SQLite it is the machine's clock since its start
-(`lease_row.now_ms`), which no one can set. A server's clock can be set. If it is set forward, leases end
+(`lease_row.now_ms`), which programs cannot set. A server's clock can be set. If it is set forward, leases end
 early. If it is set back, a lease would last as much longer. So a lease that ends more than twice its length
 ahead counts as ended. A living holder renews its lease three times in its length, so in most cases only the
 lease of a dead holder is taken over.
@@ -101,8 +101,8 @@ def lease_table(
 
     Args:
         metadata: Where it is added.
-        name: That of the store's table, with ``_lease`` behind it.
-        schema: That of the store's table.
+        name: The name of the store's table, followed by ``_lease``.
+        schema: The schema of the store's table.
         unlogged: PostgreSQL only, and recommended there.
     """
     return made(metadata, name, schema, LEASE_COLUMNS, prefixes=["UNLOGGED"] if unlogged else [])
@@ -136,11 +136,11 @@ class LeaseRows(Rows):
         self._held = select(columns.ttl_ms).where(its_key, not_(is_over))
 
     def clock(self) -> dict[str, int]:
-        """What a statement is given of the time, besides what the server knows."""
+        """The time parameters of a statement: empty if the server's clock is used."""
         return {} if self._has_clock else {"now_ms": now_ms()}
 
     def is_held(self, connection: Connection, key: str) -> bool:
-        """True while somebody holds the lease of `key`. It only reads."""
+        """True while a holder has the lease of `key`. It only reads."""
         if not self.is_there(connection):
             return False
         return connection.execute(self._held, {"its_key": key, **self.clock()}).first() is not None
@@ -160,7 +160,7 @@ class SQLLease:
         self.is_taken = False
 
     def take(self, connection: Connection) -> None:
-        """Begin it, or raise `LeaseHeldError`."""
+        """Begin the lease, or raise `LeaseHeldError`."""
         self._rows.make(connection)
         rows = self._rows
         if not (self._wins(connection, rows.add) or self._wins(connection, rows.take_over)):
@@ -168,10 +168,10 @@ class SQLLease:
         self.is_taken = True
 
     def take_and_load(self, connection: Connection, states: StateRows) -> Stored | None:
-        """Begin it, and then load the row of its key; or raise `LeaseHeldError`.
+        """Begin the lease, and then load the row of its key; or raise `LeaseHeldError`.
 
-        These are two statements. One statement sees all rows as they were when it began. If it had to wait
-        for the holder before, it would give a blob from before that holder's save.
+        These are two statements, because one statement sees all rows as they were when it began. If it had to
+        wait for the former holder, it would return a blob from before that holder's save.
         """
         self.take(connection)
         return states.load(connection, str(self._named["its_key"]))
@@ -179,7 +179,7 @@ class SQLLease:
     def take_and_load_head(
         self, connection: Connection, parts: PartRows, kinds: Collection[int] | None
     ) -> StoredHead | None:
-        """Begin it, and then load the head of its key. See `take_and_load`."""
+        """Begin the lease, and then load the head of its key. See `take_and_load`."""
         self.take(connection)
         return parts.load_head(connection, str(self._named["its_key"]), kinds)
 
@@ -194,15 +194,15 @@ class SQLLease:
             return False
 
     def renew(self, connection: Connection) -> bool:
-        """Begin the `ttl` anew; False if it ran out."""
+        """Begin the `ttl` anew. False if the lease ran out."""
         return connection.execute(self._rows.renew, {**self._timed, **self._rows.clock()}).rowcount == 1
 
     def release(self, connection: Connection) -> bool:
-        """End it, if it is still this one."""
+        """End the lease, if this holder still has it."""
         return connection.execute(self._rows.release, self._named).rowcount == 1
 
     def ending(self, saved: CTE) -> Delete:
-        """The statement that ends it, if it is still this one, and if `saved` has a row."""
+        """The statement that ends the lease, if this holder still has it, and if `saved` has a row."""
         table = self._rows.table
         named = self._named
         return delete(table).where(

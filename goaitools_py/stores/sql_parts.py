@@ -1,10 +1,10 @@
 """The table of parts in PostgreSQL, MySQL, MariaDB and SQLite, and each step on it.
 
-Owns: that table, and how head and parts change in one atomic step. Must never know: an engine, or what is in
-    a part.
+Owns: that table, and how head and parts change in one atomic step. Must never know: an engine, or the
+    contents of a part.
 
-PostgreSQL does it in one statement, the others in one transaction. In both the head's row comes first: it is
-locked then, and of two savers the second one waits, finds another version, and changes nothing.
+PostgreSQL does it in one statement, the others in one transaction. In both cases the head's row is changed
+first, and so locked. Of two savers the second one waits, finds another version, and changes nothing.
 
 A foreign key drops the parts of a conversation with its row, also after a query by hand; on SQLite a trigger
 does it, since foreign keys are not enforced there by default. MySQL has no foreign keys on partitioned
@@ -112,7 +112,7 @@ class PartRows(Rows):
         self._is_there = True
 
     def load_head(self, connection: Connection, key: str, kinds: Collection[int] | None) -> StoredHead | None:
-        """The head and its parts of these kinds, in one statement: all of one moment."""
+        """The head and its parts of these kinds, read in one statement and so at one moment."""
         if kinds == () or not self.is_there(connection):
             row = self.states.load(connection, key)
             if row is None:
@@ -143,7 +143,7 @@ class PartRows(Rows):
     def load_parts(
         self, connection: Connection, key: str, names: Collection[bytes]
     ) -> tuple[StoredPart, ...]:
-        """The named parts that are there."""
+        """The named parts that are stored."""
         if not self.is_there(connection):
             return ()
         part = self.table.c
@@ -177,11 +177,11 @@ class SaveParts(RowSave):
 
     @property
     def is_ready(self) -> bool:
-        """Whether the tables are known to be there."""
+        """Whether the tables are known to exist."""
         return self._parts.is_known
 
     def make_tables(self, connection: Connection) -> None:
-        """Make the tables, outside of the transaction: on MySQL that ends a transaction."""
+        """Make the tables before the transaction: on MySQL, making a table ends a transaction."""
         self._parts.make(connection)
 
     def write(self, connection: Connection) -> None:
@@ -213,8 +213,8 @@ class SaveParts(RowSave):
     def _write_at_once(self, connection: Connection) -> None:
         """PostgreSQL: the parts change only if the statement changed the row of the head.
 
-        The statement sees the parts as they were when it began. That is what they are while it writes: every
-        save that changed them since has changed the version too, and then this one changes nothing.
+        The statement sees the parts as they were when it began. They cannot be out of date: a save that has
+        changed them since has changed the version too, and then this statement changes nothing.
         """
         self._compare_and_save(connection, self._change_at_once)
 
@@ -248,7 +248,7 @@ class SaveParts(RowSave):
 
 
 def _chunks(names: Collection[bytes]) -> Iterator[list[bytes]]:
-    """The names in pieces that one statement can hold."""
+    """Split the names into groups that one statement can hold."""
     listed = list(dict.fromkeys(names))
     for start in range(0, len(listed), _NAMES_AT_ONCE):
         yield listed[start : start + _NAMES_AT_ONCE]

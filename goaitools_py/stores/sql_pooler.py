@@ -1,6 +1,6 @@
 """Whether statements are prepared over an engine of SQLAlchemy.
 
-Owns: how each driver is told. Must never know: a statement of a store.
+Owns: how each driver gets the setting. Must never know: a statement of a store.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _REMEDY: Final = "make the store with prepare=False before the engine has connec
 class Preparing:
     """Tells the connections of one store's steps whether to prepare.
 
-    psycopg can be told at any time. asyncpg is told when it connects. Other drivers prepare nothing.
+    psycopg takes the setting at any time, asyncpg when it connects. Other drivers prepare no statements.
     """
 
     def __init__(self, engine: Engine, prepare: bool | None) -> None:
@@ -48,5 +48,5 @@ def _connect_unprepared(dialect: Any, record: Any, args: Any, given: dict[str, A
 
 
 def refused_by_pooler(error: DBAPIError) -> StoreError | None:
-    """The error for what a pooler cannot do; None if that is not the matter."""
+    """The error for a statement that a pooler cannot serve; None for any other error."""
     return pooler_problem(error.orig, _REMEDY)

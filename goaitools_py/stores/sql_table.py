@@ -1,7 +1,7 @@
 """The table of conversations in PostgreSQL, MySQL, MariaDB and SQLite, and each step on it.
 
-Owns: the table of `layout` in SQL, the statements, what a driver's error means. Must never know: an engine,
-    or what is in a blob.
+Owns: the table of `layout` in SQL, the statements, the meaning of a driver's errors. Must never know: an
+    engine, or the contents of a blob.
 
 Each step takes a connection in autocommit mode: each statement is a transaction of its own, and no
 transaction stays open. The first save makes the table. To make it yourself, run ``goaitools store init
@@ -183,7 +183,7 @@ def _type(column: layout.Column) -> TypeEngine[Any]:
 
 
 class Rows:
-    """A table that is made by the first step that writes to it."""
+    """A table that the first writing step makes."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
@@ -195,7 +195,7 @@ class Rows:
         return self._is_there
 
     def is_there(self, connection: Connection) -> bool:
-        """Whether the table has been made. It is asked until it has."""
+        """Whether the table exists. After a yes the database is not asked again."""
         if not self._is_there:
             self._is_there = inspect(connection).has_table(self.table.name, schema=self.table.schema)
         return self._is_there
@@ -213,7 +213,7 @@ class Rows:
 
 
 class StateRows(Rows):
-    """The rows of one table of conversations. Its methods are the steps; each takes a connection first."""
+    """The rows of one table of conversations. Each method is a step, with a connection as first argument."""
 
     def __init__(self, name: str, schema: str | None) -> None:
         super().__init__(state_table(MetaData(), name, schema))
@@ -234,7 +234,7 @@ class StateRows(Rows):
         return Stored(blob=bytes(row[0]), version=row[1], updated_at=common.as_time(row[2]))
 
     def delete(self, connection: Connection, key: str, expected: int | None) -> bool:
-        """Forget a key, with `expected` only that version."""
+        """Delete a key, with `expected` only that version."""
         if not self.is_there(connection):
             return False
         columns = self.table.c
@@ -283,12 +283,12 @@ class StateRows(Rows):
 
 
 class RowSave:
-    """One save: the step that writes, and the step that looks whether it was written.
+    """One save: a step that writes, and a step that looks whether the row was written.
 
     Attributes:
-        version: What the row will have.
-        was_sent: Whether the write may have reached the server. After an error only a look tells whether it
-            was done.
+        version: The new version of the row.
+        was_sent: Whether the write may have reached the server. After an error only `is_stored` tells whether
+            it was done.
     """
 
     def __init__(
@@ -312,7 +312,7 @@ class RowSave:
         return 1 if self._expected is None else done.rowcount  # a refused insert raises
 
     def _compare_and_save(self, connection: Connection, change: Callable[[Connection], int]) -> None:
-        """Send what changes one row, or none. Raise what it means if none was changed."""
+        """Send the statement. If it changed no row, raise the error that explains why."""
         self.was_sent = True
         try:
             try:
@@ -323,7 +323,7 @@ class RowSave:
                 self._facts = layout.ascii_facts(self._facts)
                 changed = change(connection)
         except IntegrityError:
-            changed = 0  # not chained to what is raised instead: its text quotes the row
+            changed = 0  # the IntegrityError is not chained: its text quotes the row
         except DBAPIError as exc:
             if not lost_a_race(exc):
                 raise
@@ -332,7 +332,7 @@ class RowSave:
             raise self._refused(connection)
 
     def statement(self) -> Insert | Update:
-        """The statement that compares and saves; it changes one row, or none."""
+        """The statement that compares and saves. It changes one row, or 0 rows."""
         table = self._rows.table
         row: dict[str, Any] = {
             "blob": self._blob,
@@ -345,7 +345,7 @@ class RowSave:
         return update(table).where(table.c.key == self._key, table.c.version == self._expected).values(**row)
 
     def is_stored(self, connection: Connection) -> bool:
-        """Whether the row is there as this save would have left it."""
+        """Whether the stored row has the version and the blob of this save."""
         stored = self._rows.load(connection, self._key)
         return stored is not None and (stored.version, stored.blob) == (self.version, self._blob)
 
@@ -375,9 +375,9 @@ def lost_a_race(error: DBAPIError) -> bool:
 
 
 def only_reads(error: Exception) -> bool:
-    """Whether the server takes no writes: after a failover the connection may lead to the former primary.
+    """Whether the server refuses writes: after a failover the connection may lead to the former primary.
 
-    Such a connection works, so that a pool would lend it again and again. It has to be closed.
+    The connection works, so a pool would lend it again. It has to be closed.
     """
     if not isinstance(error, DBAPIError):
         return False

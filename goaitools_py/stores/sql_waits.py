@@ -1,8 +1,8 @@
 """How long the connections of an engine of SQLAlchemy wait for an answer.
 
-Owns: what is seen of an engine's settings when it connects. Must never know: SQL.
+Owns: the timeouts that an engine shows when it connects. Must never know: SQL.
 
-An engine does not show what it gives to its driver. But it tells listeners, at each new connection.
+An engine does not show the settings that it gives to its driver. Listeners get them at each new connection.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from .clients import answer_setting, warn_once
 __all__ = ["EngineWaits", "waits_of"]
 
 _CONNECT: Final = 10.0
-"""Seconds: what drivers of MySQL wait for a connection, by default."""
+"""Seconds that drivers of MySQL wait for a connection, by default."""
 
 
 class EngineWaits:
     """Watches one engine, for all stores over it.
 
     Attributes:
-        longest: Seconds after which a call has ended in any case, as far as it is known: 0 on a machine's own
+        longest: Seconds after which a call has ended in any case, as far as known. 0 on a machine's own
             files, infinity for a driver that may wait for ever.
     """
 
@@ -42,7 +42,8 @@ class EngineWaits:
             if seconds is None:
                 if (engine := it()) is not None:
                     warn_once(engine, name, setting)
-            elif not dialect.is_async:  # a connection is made, one statement gets no answer, and no reset
+            elif not dialect.is_async:
+                # The sum: a free connection, connecting, a statement without answer, a reset without answer.
                 connect = float(given.get("connect_timeout") or _CONNECT)
                 self.longest = _for_a_free_connection(it()) + connect + 2 * float(seconds)
 
@@ -57,7 +58,7 @@ _known: Final[weakref.WeakKeyDictionary[Engine, EngineWaits]] = weakref.WeakKeyD
 
 
 def waits_of(engine: Engine) -> EngineWaits:
-    """What is known of an engine's waits; the same for each store over it."""
+    """The waits of an engine. All stores over an engine share one object."""
     found = _known.get(engine)
     if found is None:
         found = _known.setdefault(engine, EngineWaits(engine))

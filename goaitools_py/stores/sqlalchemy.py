@@ -1,6 +1,6 @@
 """Blobs in PostgreSQL, MySQL, MariaDB or SQLite, over an engine of SQLAlchemy.
 
-Owns: connections, and the errors made of the engine's. Must never know: SQL, or what is in a blob.
+Owns: connections, and the errors made of the engine's errors. Must never know: SQL, or a blob's contents.
 
 Needs the extra: ``pip install 'goaitools-py[sqlalchemy]'``, and a driver. Make the engine with
 ``pool_pre_ping=True``: otherwise the first call after a restart of the server finds a dead connection.
@@ -38,9 +38,9 @@ _Way: TypeAlias = Callable[[Connection, Callable[[Connection], T]], T]
 
 _KNOWN = ("postgresql", "mysql", "mariadb", "sqlite")
 
-# The isolation level of the transactions that save parts. It is always named: an engine of the application's
-# may be in autocommit mode, and then there would be no transaction. PostgreSQL needs none: one statement
-# does it.
+# The isolation level of the transactions that save parts. It is always named: an application's engine may be
+# in autocommit mode, and then there would be no transaction. PostgreSQL needs no transaction: it saves parts
+# with one statement.
 _ATOMIC = {
     "postgresql": "AUTOCOMMIT",
     "mysql": "REPEATABLE READ",
@@ -53,7 +53,7 @@ def _each_by_itself(connection: Connection, step: Callable[[Connection], T]) -> 
     """Do a step in autocommit mode.
 
     The level is set on the connection and not on the engine. On MySQL that is a statement, and if it fails
-    inside of `connect`, the connection stays out of the pool for as long as somebody keeps the error.
+    inside of `connect`, the connection stays out of the pool for as long as the caller keeps the error.
     """
     return step(connection.execution_options(isolation_level="AUTOCOMMIT"))
 
@@ -94,7 +94,7 @@ class SQLAlchemyStore:
             `goaitools_py.stores.sql_table`, `sql_lease` and `sql_parts` show their DDL.
         schema: The table's schema; by default the connection's.
         prepare: Whether PostgreSQL prepares statements. None: as the engine says; over psycopg not if a
-            pooler, such as PgBouncer, is in between. Over asyncpg give False for such a pooler, before the
+            pooler, such as PgBouncer, is in between. Over asyncpg give False if there is one, before the
             engine has connections.
     """
 
@@ -164,12 +164,12 @@ class SQLAlchemyStore:
         return save.version
 
     def load_head(self, key: str, *, kinds: Collection[int] | None = None) -> StoredHead | None:
-        """The head and its parts of these kinds (None: of all), read in one statement."""
+        """The head and its parts of these kinds (None: all kinds), read in one statement."""
         common.check_key(key)
         return self._run(lambda connection: self._parts.load_head(connection, key, kinds))
 
     def load_parts(self, key: str, names: Collection[bytes]) -> tuple[StoredPart, ...]:
-        """The named parts that are there."""
+        """The named parts that are stored."""
         common.check_key(key)
         return self._run(lambda connection: self._parts.load_parts(connection, key, names))
 
@@ -184,7 +184,7 @@ class SQLAlchemyStore:
         return self._run(lambda connection: self._rows.stop_requested(connection, key))
 
     def delete(self, key: str, *, expected: int | None = None) -> bool:
-        """Forget what is stored under `key`, with `expected` only that version; False if nothing was."""
+        """Delete the entry under `key`, with `expected` only that version. False if there was no entry."""
         common.check_key(key)
         return self._run(lambda connection: self._rows.delete(connection, key, expected))
 
@@ -242,7 +242,7 @@ class SQLAlchemyStore:
         return version
 
     def is_held(self, key: str) -> bool:
-        """True while somebody holds the lease of `key`. It only reads."""
+        """True while a holder has the lease of `key`. It only reads."""
         common.check_key(key)
         return self._run(lambda connection: self._leases.is_held(connection, key))
 
@@ -289,19 +289,19 @@ class SQLAlchemyLease:
 
     @property
     def is_taken(self) -> bool:
-        """True once the database has said so."""
+        """True once the database has confirmed it."""
         return self.row.is_taken
 
     def note_end(self) -> None:
-        """Note that a save has ended it."""
+        """Note that a save has ended the lease."""
         self._is_over = True
 
     def renew(self) -> bool:
-        """Begin the `ttl` anew. False if it ran out meanwhile."""
+        """Begin the `ttl` anew. False if the lease ran out."""
         return self._run(self.row.renew)
 
     def release(self) -> None:
-        """End it now. Raises `StoreUnavailableError`; may be called again."""
+        """End the lease now. Raises `StoreUnavailableError`; may be called again."""
         if not self._is_over:
             self._run(self.row.release)
             self._is_over = True
@@ -318,7 +318,7 @@ class AsyncSQLAlchemyStore:
             `goaitools_py.stores.sql_table`, `sql_lease` and `sql_parts` show their DDL.
         schema: The table's schema; by default the connection's.
         prepare: Whether PostgreSQL prepares statements. None: as the engine says; over psycopg not if a
-            pooler, such as PgBouncer, is in between. Over asyncpg give False for such a pooler, before the
+            pooler, such as PgBouncer, is in between. Over asyncpg give False if there is one, before the
             engine has connections.
     """
 
@@ -390,12 +390,12 @@ class AsyncSQLAlchemyStore:
         return save.version
 
     async def load_head(self, key: str, *, kinds: Collection[int] | None = None) -> StoredHead | None:
-        """The head and its parts of these kinds (None: of all), read in one statement."""
+        """The head and its parts of these kinds (None: all kinds), read in one statement."""
         common.check_key(key)
         return await self._run(lambda connection: self._parts.load_head(connection, key, kinds))
 
     async def load_parts(self, key: str, names: Collection[bytes]) -> tuple[StoredPart, ...]:
-        """The named parts that are there."""
+        """The named parts that are stored."""
         common.check_key(key)
         return await self._run(lambda connection: self._parts.load_parts(connection, key, names))
 
@@ -410,7 +410,7 @@ class AsyncSQLAlchemyStore:
         return await self._run(lambda connection: self._rows.stop_requested(connection, key))
 
     async def delete(self, key: str, *, expected: int | None = None) -> bool:
-        """Forget what is stored under `key`, with `expected` only that version; False if nothing was."""
+        """Delete the entry under `key`, with `expected` only that version. False if there was no entry."""
         common.check_key(key)
         return await self._run(lambda connection: self._rows.delete(connection, key, expected))
 
@@ -518,15 +518,15 @@ class AsyncSQLAlchemyLease:
 
     @property
     def is_taken(self) -> bool:
-        """True once the database has said so."""
+        """True once the database has confirmed it."""
         return self.row.is_taken
 
     def note_end(self) -> None:
-        """Note that a save has ended it."""
+        """Note that a save has ended the lease."""
         self._is_over = True
 
     async def renew(self) -> bool:
-        """Begin the `ttl` anew. False if it ran out meanwhile."""
+        """Begin the `ttl` anew. False if the lease ran out."""
         return await self._run(self.row.renew)
 
     async def release(self) -> None:
@@ -537,7 +537,7 @@ class AsyncSQLAlchemyLease:
 
 
 def _loses_its_place(dialect: str) -> bool:
-    """Whether a connection that breaks while it goes back leaves a place of the pool taken for good.
+    """Whether a connection that breaks on its way back occupies a place of the pool for ever.
 
     SQLAlchemy then sets the isolation level back. On MySQL and MariaDB that is a statement. If it fails,
     SQLAlchemy does not count the connection as given back. Only a new pool has all its places.
@@ -547,7 +547,7 @@ def _loses_its_place(dialect: str) -> bool:
 
 def _known(engine: Engine | AsyncEngine, kind: str) -> str:
     is_async = kind == "AsyncSQLAlchemyStore"
-    inner = getattr(engine, "sync_engine", None)  # an AsyncEngine is made of one, an Engine is not
+    inner = getattr(engine, "sync_engine", None)  # an AsyncEngine contains an Engine
     if not isinstance(inner if is_async else engine, Engine):
         made = "create_async_engine(url)" if is_async else "create_engine(url)"
         found = type(engine).__name__
@@ -565,15 +565,15 @@ def _known(engine: Engine | AsyncEngine, kind: str) -> str:
 
 @contextmanager
 def _errors(dialect: str) -> Iterator[None]:
-    """Catches everything: drivers have no common class for what goes wrong while they connect."""
+    """Catch everything: drivers have no common class for the errors while they connect."""
     try:
         yield
     except Exception as exc:
-        # A UnicodeError is a ValueError of the driver's: the connection cannot write a text, such as a key.
+        # A UnicodeError, a ValueError of the driver, means that the connection cannot write a text (a key).
         if isinstance(exc, (StoreError, TypeError, ValueError)) and not isinstance(exc, UnicodeError):
             raise
         if isinstance(exc, StatementError):
-            exc.params = None  # they are the key and the blob, and would be shown
+            exc.params = None  # the parameters are the key and the blob, and would be printed
         if isinstance(exc, DBAPIError) and lacks_a_column(exc):
             older = common.older_layout("a table").because_of(exc)
             raise older from older.__cause__

@@ -1,6 +1,6 @@
 """Blobs in one SQLite table.
 
-Owns: the table, its compare-and-swap, SQLite's settings. Must never know: what is in a blob.
+Owns: the table, its compare-and-swap, SQLite's settings. Must never know: the contents of a blob.
 
 ``synchronous=FULL``: a saved turn has been paid for, and at one small write per turn the extra sync
 costs less than the turn's own network round trip. In WAL mode the usual ``NORMAL`` may forget the last
@@ -137,7 +137,7 @@ class SQLiteStore:
         return version
 
     def load_head(self, key: str, *, kinds: Collection[int] | None = None) -> StoredHead | None:
-        """The head and its parts of these kinds (None: of all), read in one transaction."""
+        """The head and its parts of these kinds (None: all kinds), read in one transaction."""
         common.check_key(key)
         wanted, values = "key = ?", [key]
         if kinds is not None:
@@ -158,7 +158,7 @@ class SQLiteStore:
         return StoredHead(blob=bytes(row[0]), version=row[1], updated_at=common.as_time(row[2]), parts=parts)
 
     def load_parts(self, key: str, names: Collection[bytes]) -> tuple[StoredPart, ...]:
-        """The named parts that are there."""
+        """The named parts that are stored."""
         common.check_key(key)
         asked = list(dict.fromkeys(names))
         parts: list[StoredPart] = []
@@ -196,7 +196,7 @@ class SQLiteStore:
         return row is not None and bool(row[0])
 
     def delete(self, key: str, *, expected: int | None = None) -> bool:
-        """Forget what is stored under `key`, with `expected` only that version; False if nothing was."""
+        """Delete the entry under `key`, with `expected` only that version. False if there was no entry."""
         common.check_key(key)
         with self._connected() as (database, connection):
             if not _find_table(database, connection):
@@ -292,7 +292,7 @@ class SQLiteStore:
         return self._save_parts(key, head, new, gone, expected, facts, lease)
 
     def is_held(self, key: str) -> bool:
-        """True while somebody holds the lease of `key`. It only reads."""
+        """True while a holder has the lease of `key`. It only reads."""
         common.check_key(key)
         with self._connected() as (_, connection):
             if not _has_lease_table(connection):
@@ -346,7 +346,7 @@ class SQLiteStore:
             database.has_part_table = True
 
     def _write_ahead(self, connection: sqlite3.Connection) -> None:
-        """Switch the file to WAL. Of all statements this one does not wait by itself for another writer."""
+        """Switch the file to WAL. Unlike other statements, this one does not wait for another writer."""
         until = time.monotonic() + self._busy_timeout
         while True:
             try:
@@ -359,7 +359,7 @@ class SQLiteStore:
 
 
 def _checked(path: object) -> str:
-    """The path as text. Raises for what is no path, and for a URL, which SQLite would take for a folder."""
+    """The path as text. Raises for other types, and for a URL, which SQLite would take for a folder."""
     if not isinstance(path, (str, Path)):
         raise TypeError(f"a SQLite store takes the path of a file, not {type(path).__name__}")
     if str(path).startswith("sqlite:"):
@@ -400,8 +400,8 @@ def _has_lease_table(connection: sqlite3.Connection) -> bool:
 def _transaction(connection: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
     """Several statements in one atomic step.
 
-    A step that writes says so at its beginning. Otherwise two of them could both read first, and then neither
-    could write.
+    A step that writes takes the write lock at its beginning. Otherwise two steps could both read first, and
+    then neither could write.
     """
     try:
         connection.execute(begin)
@@ -416,7 +416,8 @@ def _transaction(connection: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE")
 def _write(
     connection: sqlite3.Connection, key: str, blob: bytes, expected: int | None, facts: RowFacts | None
 ) -> int:
-    """Save the row of a conversation; gives the new version. StateConflictError if another one is there."""
+    """Save the row of a conversation; gives the new version. StateConflictError if another version is
+    stored."""
     version = common.new_version(expected)
     saved = (blob, version, common.as_ms(datetime.now(UTC)), *plain_values(facts).values(), key)
     if expected is None:
@@ -440,24 +441,24 @@ class SQLiteLease:
         self._change = change
         self._is_over = False
         self.is_taken = False
-        """True once the database has said so."""
+        """True once the database has confirmed it."""
 
     def note_end(self) -> None:
-        """Note that a save has ended it."""
+        """Note that a save has ended the lease."""
         self._is_over = True
 
     def take(self) -> None:
-        """Begin it. `LeaseHeldError` if another one has not run out."""
+        """Begin the lease. `LeaseHeldError` if another lease has not run out."""
         if not self._change(self.row.take()):
             raise common.held()
         self.is_taken = True
 
     def renew(self) -> bool:
-        """Begin the `ttl` anew. False if it ran out meanwhile."""
+        """Begin the `ttl` anew. False if the lease ran out."""
         return self._change(self.row.renew())
 
     def release(self) -> None:
-        """End it, if it is still this one. Raises `StoreUnavailableError`; may be called again."""
+        """End the lease, if this holder still has it. Raises `StoreUnavailableError`; may be called again."""
         if not self._is_over:
             self._change(self.row.release())
             self._is_over = True
@@ -521,7 +522,7 @@ class AsyncSQLiteStore:
         return await self._run(lambda store: store.stop_requested(key))
 
     async def delete(self, key: str, *, expected: int | None = None) -> bool:
-        """Forget what is stored under `key`, with `expected` only that version; False if nothing was."""
+        """Delete the entry under `key`, with `expected` only that version. False if there was no entry."""
         return await self._run(lambda store: store.delete(key, expected=expected))
 
     async def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
@@ -634,7 +635,7 @@ def _thread(_: ThreadPoolExecutor | None) -> ThreadPoolExecutor:
 
 
 class AsyncSQLiteLease:
-    """`SQLiteLease` for async code. What it does is done in the thread of the store, in order."""
+    """`SQLiteLease` for async code. Its methods run in the store's thread, in order."""
 
     def __init__(self, run: Callable[[Callable[[SQLiteStore], Any]], Awaitable[Any]]) -> None:
         self._run = run
@@ -648,16 +649,16 @@ class AsyncSQLiteLease:
 
     @property
     def is_taken(self) -> bool:
-        """True once the database has said so."""
+        """True once the database has confirmed it."""
         return self._made is not None and self._made.is_taken
 
     def take(self, store: SQLiteStore, key: str, ttl: float) -> None:
-        """Begin it, in the thread of the store. `LeaseHeldError` if another one has not run out."""
+        """Begin the lease, in the store's thread. `LeaseHeldError` if another lease has not run out."""
         self._made = store.make_lease(key, ttl)
         self._made.take()
 
     async def renew(self) -> bool:
-        """Begin the `ttl` anew. False if it ran out meanwhile."""
+        """Begin the `ttl` anew. False if the lease ran out."""
         return bool(await self._run(lambda store: self.blocking.renew()))
 
     async def release(self) -> None:

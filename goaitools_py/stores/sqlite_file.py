@@ -1,12 +1,12 @@
 """One SQLite connection for each process, opened when it is needed and closed before a fork.
 
-Owns: when the connection is opened, and what becomes of it when the process forks. Must never know: a table.
+Owns: when the connection is opened, and its fate when the process forks. Must never know: a table.
 
 SQLite keeps in the process's memory which locks the process holds on a file. A child inherits that memory,
 but not the locks. A connection that the child opens would rely on locks that no process holds, as long as
 one of its parent's connections to the file is inherited: saves get lost and the file gets corrupt
 (<https://www.sqlite.org/howtocorrupt.html>, section 2.6). So before a fork the connections are closed, and
-parent and child each open one when they need it. No handle is inherited, and none is closed in the child.
+parent and child each open one when they need it. No handle is inherited, and the child closes no handle.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class Database:
         self._is_closed = False
         self._is_refused = False
         self.has_table = False
-        """True once the table of conversations is known to be there."""
+        """True once the table of conversations is known to exist."""
         self.has_part_table = False
         _watch(self)
 
     @contextmanager
     def connected(self) -> Iterator[sqlite3.Connection]:
-        """The connection, for one step. Raises `StoreUnavailableError` for whatever SQLite raises."""
+        """The connection, for one step. Turns SQLite's exceptions into `StoreUnavailableError`."""
         with self._lock:
             try:
                 yield self._connection or self._open()
@@ -125,7 +125,7 @@ class Database:
         self._lock.release()
 
     def inherited(self) -> Database:
-        """What a child goes on with: this object if nothing was open, else one that refuses to be used."""
+        """The database object of a child: this object if nothing was open, else one that refuses its use."""
         if self._lock.acquire(blocking=False):
             is_idle = self._connection is None or not self._is_file
             self._lock.release()
@@ -138,7 +138,7 @@ class Database:
 
 _watched: Final[dict[int, weakref.ref[Database]]] = {}
 _forking: Final[dict[int, list[Database]]] = {}
-"""The databases that are kept closed by a thread that forks, by the thread's number."""
+"""By the number of a thread that forks: the databases that it keeps closed."""
 
 
 def _watch(database: Database) -> None:
@@ -158,7 +158,7 @@ def _after() -> None:
 
 def _after_in_child() -> None:
     _after()
-    _forking.clear()  # of other threads, which are not here
+    _forking.clear()  # these belong to the parent's other threads, which do not run in the child
 
 
 if hasattr(os, "register_at_fork"):

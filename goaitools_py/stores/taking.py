@@ -1,11 +1,11 @@
-"""A lease that is held for a block, and given back if something breaks in while it is being taken.
+"""A lease that is held for a block, and given back if taking it is interrupted.
 
-Owns: when a lease is given back, once per colour. Must never know: how that is done.
+Owns: when a lease is given back, in a sync and an async form. Must never know: how a lease is given back.
 
-Ctrl-C or a cancellation may come when the statement was sent and its answer is on its way. Then the lease may
-be taken, and nobody holds it. To end a lease that was not taken does no harm, because each has a token of its
-own. After an ordinary error it is given back if it is known to be taken, such as when the load behind it
-failed. A store that does not answer would not answer to that either.
+Ctrl-C or a cancellation may come while the answer to the statement is on its way. Then the store may hold the
+lease, and the caller does not know it. To end a lease that was not taken does no harm, because each has its
+own token. After an ordinary error the lease is given back if it is known to be taken, such as when the load
+after it failed. A store that does not answer would not answer the release either.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What users hold: messages, options, results, errors, events."""
+"""The values that users hold: messages, options, results, errors, events."""

@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 INSIDE: Final = "/"
-"""Stands between the id of a call and the id of one that waits inside of it."""
+"""Stands between the id of a call and the id of a call that waits inside of it."""
 
 PendingReason: TypeAlias = Literal["approval", "external", "in_doubt"]
 
@@ -40,7 +40,7 @@ class Approve(Given, frozen=True):
     Attributes:
         arguments: Other arguments than the model's: a mapping or JSON text. None: the model's.
         again: Let the call run even if an earlier approval has started it and the outcome is unknown. Without
-            `again` such a call does not run a second time, because this approval may be a redelivery of the
+            `again` the call does not run a second time, because this approval may be a redelivery of the
             earlier one.
     """
 
@@ -63,7 +63,8 @@ class Deny(Given, frozen=True):
 
 
 class InnerAnswers(Approve, frozen=True):
-    """Let a call go on with answers to calls that wait inside of it. `given`: by their own ids."""
+    """Let a call go on with answers to calls that wait inside of it. `given`: the answers, by those calls'
+    ids."""
 
     _unshown = frozenset({"arguments", "given"})
 
@@ -92,7 +93,7 @@ class PendingCall(Value, frozen=True, kw_only=True):
         reason: Why the call waits. "approval": the call runs after an `Approve`. "external": the result comes
             from outside, as a `ToolReturn`. "in_doubt": the call had started when its process died. Without
             an answer the model reads that the outcome is unknown, but an idempotent tool runs again.
-        kind: "function" for a function tool. "custom" for a custom tool, whose `arguments` are plain text.
+        kind: "function" for a function tool. "custom" for a custom tool: its `arguments` are plain text.
             "provider" for a provider's tool that your program runs, such as a ``computer_call``: `name` is
             the type of the model's item, `arguments` is the whole item as JSON text, and `raw` is the item as
             a dict.
@@ -119,7 +120,7 @@ class PendingCall(Value, frozen=True, kw_only=True):
     def shown(self) -> str:
         r"""The arguments for a person who decides: as written, with all digits, repeated names and order.
 
-        Characters that are not seen, or that turn text around, are escapes such as ``\u202e``.
+        Invisible characters, and characters that reverse text, are escapes such as ``\u202e``.
         """
         return visible(self.arguments)
 
@@ -139,7 +140,7 @@ def pending_text(calls: Iterable[PendingCall]) -> str:
 
 
 def pending_inside(outer: str, text: str) -> tuple[PendingCall, ...]:
-    """The calls in such a text, under ids that begin with the outer call's; () for any other text."""
+    """The calls in a text of `pending_text`, under ids that begin with the outer id. () for other texts."""
     with suppress(ValueError, TypeError):
         return tuple(
             PendingCall(

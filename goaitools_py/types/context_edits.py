@@ -1,6 +1,6 @@
 """Edits that the provider makes to a request's context while it answers.
 
-Owns: these edits as neutral values. Must never know: a provider API's names for them, or which hosts have
+Owns: these edits as neutral values. Must never know: a provider API's names for them, or which hosts support
 them.
 
 Every request of the conversation asks for the edits. The provider decides when to make them, by its own count
@@ -28,11 +28,11 @@ __all__ = ["ContextEdit", "ServerCompaction", "ServerThinkingClearing", "ServerT
 class ServerCompaction(Given, frozen=True, kw_only=True, tag=True):
     """Compact a request that holds more than `above_tokens`, before it is answered.
 
-    This is OpenAI's ``context_management`` on "openai-responses", and Anthropic's ``compact_20260112``, whose
+    This is OpenAI's ``context_management`` on "openai-responses", and Anthropic's ``compact_20260112``. Its
     beta header ``compact-2026-01-12`` is added automatically. The reply holds the compaction (recorded:
-    Anthropic's begins with it, OpenAI's ends with it), and the provider no longer reads what is older.
+    Anthropic's reply begins with it, OpenAI's reply ends with it). The provider no longer reads older items.
 
-    `instructions`: what to keep, instead of the provider's own prompt; Anthropic only.
+    `instructions`: a prompt for the summary, instead of the provider's own prompt; Anthropic only.
     """
 
     _unshown = frozenset({"instructions"})
@@ -49,15 +49,15 @@ class ServerToolClearing(Given, frozen=True, kw_only=True, tag=True):
 
     This is Anthropic's ``clear_tool_uses_20250919``; the beta header is added automatically.
 
-    The provider chooses what is not given. Each clearing changes the prefix, which the prompt cache then does
-    not have: use `at_least_tokens` to clear rarely.
+    The provider chooses the settings that are not given. Each clearing changes the prefix, and the prompt
+    cache does not have the new prefix: use `at_least_tokens` to clear rarely.
 
     Attributes:
         above_tokens: Clear if the request holds more tokens.
         keep: This number of newest tool uses stays.
         at_least_tokens: Clear only if this number of tokens is removed.
         clear_inputs: True: the arguments of the calls are removed too.
-        keep_tools: Names of tools whose results always stay.
+        keep_tools: Names of tools with results that always stay.
     """
 
     above_tokens: int | None = None

@@ -32,9 +32,9 @@ Owns: the classes and their attributes. Must never know: the code that raises th
 Raised by your own tools: `ToolError` (text for the model) and `AbortTurn` (end the turn).
 No text or repr of these errors holds message content or a key. The exception of another library, such as a
 provider's SDK or a database driver, may quote both. It is kept at ``sdk_error``, and ``__cause__`` is an
-error of this package that names its class. Exceptions of your own code are printed with their text: what a
-tool raised (the ``__cause__`` of `ToolFailedError`), and a builtin exception such as ValueError from a
-callback.
+error of this package that names its class. Exceptions of your own code are printed with their text: an
+exception of a tool (the ``__cause__`` of `ToolFailedError`), and a builtin exception such as ValueError from
+a callback.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class GoAIToolsError(Exception):
     Attributes:
         retryable: True if the same call may succeed later.
         turns_left: For an error from `run_turns`, which then also has a `state`: the texts that were not
-            said. The text of the failed turn is among them if neither `state` nor `pending_input` holds it.
+            sent. The text of the failed turn is among them if neither `state` nor `pending_input` holds it.
         sdk_error: The exception of another library that is the reason: a provider's SDK, a database driver.
             Its text may quote a server's body, with messages and keys. So it is in no printed traceback, and
             it is dropped when the error is copied or sent to another process.
@@ -110,7 +110,7 @@ class GoAIToolsError(Exception):
     sdk_error: BaseException | None = None
 
     def because_of(self, error: BaseException) -> Self:
-        """Set the reason: `__cause__` is what may be printed, `sdk_error` is another library's exception."""
+        """Set the reason: `__cause__` is the printable error, `sdk_error` is another library's exception."""
         found = error
         while _is_ours(found) and found.__cause__ is not None:
             found = found.__cause__
@@ -127,13 +127,13 @@ class GoAIToolsError(Exception):
 
 
 class UnderlyingError(GoAIToolsError):
-    """Replaces, in a printed traceback, an exception whose text may quote content. It gives the exception's
-    class, its code, and the place where it was raised."""
+    """Replaces, in a printed traceback, an exception with a text that may quote content. It gives the
+    exception's class, its code, and the place where it was raised."""
 
     @classmethod
     def of(cls, error: BaseException) -> UnderlyingError:
         """Make the replacement for an exception."""
-        inner = getattr(error, "orig", None)  # SQLAlchemy: what the driver raised
+        inner = getattr(error, "orig", None)  # SQLAlchemy: the driver's exception
         named = [error, inner] if isinstance(inner, BaseException) else [error]
         return cls(" of ".join(f"{_class_of(one)}{_code_of(one)}" for one in named) + _place_of(error))
 
@@ -168,7 +168,7 @@ def _is_ours(error: BaseException) -> bool:
 
 
 class StateError(GoAIToolsError):
-    """A state blob cannot be used. `blob` holds the bytes that were given, untouched."""
+    """A state blob cannot be used. `blob` holds the given bytes, unchanged."""
 
     def __init__(self, message: str, *, blob: bytes = b"") -> None:
         super().__init__(message)
@@ -211,7 +211,7 @@ class StateProviderError(StateError):
     """The blob is not damaged, but belongs to another provider API than the chat's. The configuration is
     wrong. A turn with ``on_foreign_state="fresh"`` begins a new conversation instead.
 
-    `expected` is the provider API of the chat, `found` that of the blob, such as "anthropic".
+    `expected` is the provider API of the chat, `found` the provider API of the blob, such as "anthropic".
     """
 
     def __init__(self, message: str, *, blob: bytes = b"", expected: str = "", found: str = "") -> None:
@@ -224,8 +224,8 @@ class StatePartMissingError(StateError):
     """The blob lists a part of the conversation that is kept elsewhere and was not found there. Nothing is
     damaged: load the conversation with ``conversation.state()``, which gives it whole.
 
-    No `on_bad_state` answers this error: nothing is set aside, begun anew or saved. `digest` is the SHA-256
-    of the part's stored bytes, in hexadecimal digits.
+    `on_bad_state` does not apply: no bytes are set aside, and no conversation is begun or saved. `digest` is
+    the SHA-256 of the part's stored bytes, in hexadecimal digits.
     """
 
     def __init__(self, message: str, *, blob: bytes = b"", digest: str = "") -> None:
@@ -244,15 +244,15 @@ class TurnError(GoAIToolsError):
     """Raised after a turn began. Save `state` as you would after a success; the attributes have the rest.
 
     Attributes:
-        state: A valid blob, or b"" if the first message of a conversation was refused; go on from it with
+        state: A valid blob, or b"" if the first message of a conversation was refused. Continue it with
             ``chat.resume(err.state)``, or with a new message.
-        pending_input: Messages that no model accepted and that are therefore *not* in `state`. What others
-            had put into a conversation in a store, before a new message, is not among them: it waits on.
+        pending_input: Messages that no model accepted and that are therefore *not* in `state`. Messages that
+            other callers had put into a stored conversation before are not among them: they wait on.
         text: The last complete reply of the turn, if there was one.
         partial_text: Text of a reply that broke off; it is not part of the history.
-        usage: What this turn consumed so far; after a `resume`, since then.
-        code: The provider's own code for what went wrong, or "". It is stored with the turn, as is the
-            error's class; see `HistoryTurn.failure`.
+        usage: The tokens of this turn so far; after a `resume`, since then.
+        code: The provider's own code for the fault, or "". The code and the class of the error are stored
+            with the turn; see `HistoryTurn.failure`.
         tool_log: Every tool call of this turn with its result.
         retryable: True if the same call may succeed later.
         retry_after: Seconds the provider asked to wait, or None.
@@ -305,7 +305,7 @@ class TurnError(GoAIToolsError):
 
     @property
     def cost_usd(self) -> Decimal | None:
-        """What the turn cost so far, in US dollars; None means unknown. As `ChatResult.cost_usd`."""
+        """The cost of the turn so far, in US dollars; None means unknown. As `ChatResult.cost_usd`."""
         return None if self.bill is None else self.bill.cost_usd
 
 
@@ -339,7 +339,7 @@ class ContextTooLongError(TurnError):
 
 
 class StreamInterruptedError(TurnError):
-    """The reply broke off before its end; `partial_text` holds what came. Retryable."""
+    """The reply broke off before its end; `partial_text` holds the text that arrived. Retryable."""
 
 
 class DeadlineExceededError(TurnError):
@@ -362,7 +362,7 @@ class OutputError(TurnError):
     output_type=…)`` asks the model again, and `resume` without a type takes the answer as text.
 
     Attributes:
-        errors: What does not fit, as pairs of a field, such as ``teams[2].name``, and the problem. A field
+        errors: The misfits, as pairs of a field, such as ``teams[2].name``, and the problem. A field
             may be a name that the model made up, so it is content.
     """
 
@@ -381,7 +381,7 @@ class StateSizeError(TurnError):
 
 
 class ToolFailedError(TurnError):
-    """A tool raised and `tool_errors` is "raise", or it raised `AbortTurn`. What it raised is `__cause__`."""
+    """A tool raised and `tool_errors` is "raise", or it raised `AbortTurn`. `__cause__` has the exception."""
 
 
 class CheckpointError(TurnError):
@@ -427,8 +427,8 @@ class CompactionError(GoAIToolsError):
 
     Attributes:
         state: The unchanged conversation, with the usage of the compactor's own model calls added. b"" if
-            there were no such calls, or for a dry run.
-        usage: What those calls consumed.
+            there were no calls, or for a dry run.
+        usage: The tokens of those calls.
     """
 
     def __init__(self, message: str, *, state: bytes = b"", usage: Usage | None = None) -> None:
@@ -441,7 +441,7 @@ class CompactionError(GoAIToolsError):
 
 
 class StoreError(GoAIToolsError):
-    """A store could not do what it was asked for."""
+    """A store could not do its work."""
 
 
 class StateConflictError(StoreError):
@@ -463,8 +463,8 @@ class StateConflictError(StoreError):
 
 
 class TurnStoppedError(TurnError):
-    """Somebody stopped the turn: `stop` of the kept conversation, perhaps on another worker. It is stored as
-    far as it came; `resume` goes on with it, and a new message closes it."""
+    """`stop` of the kept conversation has stopped the turn, perhaps from another worker. The store has the
+    turn so far. `resume` continues it, and a new message closes it."""
 
 
 class LeaseHeldError(StoreError):

@@ -1,8 +1,8 @@
-"""What a turn, and what is done with a conversation beside its turns, tells its listeners.
+"""The events of a turn, and of other changes of a conversation.
 
 Owns: the event values. Must never know: who listens, or how they are made.
-`to_dict()` gives JSON-able facts for logs and sockets. It never contains a state blob. It has what was said
-only in the deltas of text, which are nothing else, and where a caller asks for content.
+`to_dict()` gives JSON-able facts for logs and sockets. It never contains a state blob. Message text is only
+in deltas of text, which consist of it, and in events for a caller that asks for content.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Event(Value, frozen=True, kw_only=True):
         turn_ref: Names the turn in logs: the conversation's id and the turn's number. It stays the same when
             the turn is resumed, also in another process, and across cuts. No later turn of the conversation
             gets it again, also not after a rewind. Two turns that begin from the same blob have the same one.
-            An event between two turns has that of the turn before. "" if it is unknown: the turn of a
-            `duplicate` result that has left the history. `ToolContext.turn_id` is the same text, unless the
+            An event between two turns has the reference of the turn before. "" if it is unknown: the turn of
+            a `duplicate` result that has left the history. `ToolContext.turn_id` is the same text, unless the
             turn was given the option `turn_id`.
     """
 
@@ -58,7 +58,7 @@ class Event(Value, frozen=True, kw_only=True):
     turn_ref: str = ""
 
     _content: ClassVar[frozenset[str]] = frozenset()
-    """Fields with what a model or a tool said: in `to_dict` only if content is asked for."""
+    """Fields with text of a model or a tool. `to_dict` has them only if content is asked for."""
 
     def to_dict(self, *, content: bool = False) -> dict[str, Any]:
         """The event as JSON-able values, with its class name as "type" and never a state.
@@ -72,7 +72,7 @@ class Event(Value, frozen=True, kw_only=True):
 
 
 def _facts(value: Value, hidden: frozenset[str] = _HIDDEN) -> dict[str, Any]:
-    """The fields of a value as JSON-able values, of the values in it too, without what is hidden."""
+    """The fields of a value, and of the values in it, as JSON-able values, without the hidden fields."""
     return {name: _fact(getattr(value, name)) for name in value.__struct_fields__ if name not in hidden}
 
 
@@ -128,8 +128,8 @@ class OutputDelta(Event, frozen=True):
     """More of an answer with an `output_type` has come.
 
     Attributes:
-        partial: The JSON values so far: dicts, lists, texts that may still grow. They are not checked, and no
-            object of the type. In `to_dict` only with ``content=True``.
+        partial: The JSON values so far: dicts, lists, texts that may still grow. They are not checked, and
+            are not an object of the type. In `to_dict` only with ``content=True``.
         iteration: The model call of this turn.
     """
 
@@ -144,16 +144,16 @@ class ModelReplied(Event, frozen=True):
     """A complete reply arrived.
 
     Attributes:
-        usage: What this call consumed.
+        usage: The tokens of this call.
         message_count: Messages in the conversation now.
         iteration: The model call of this turn, counted from 1. The numbers go on after a `resume`.
         model: The model that answered, as the provider names it.
         seconds: From the request to the end of the reply.
-        finish_reason: The provider's own word.
-        request_id: The provider's id of this call; "" if it gave none.
+        finish_reason: The provider's own word for the end of the reply.
+        request_id: The provider's id of this call; "" if the provider gave no id.
         tool_calls: The calls that the reply asks for, in its order. In `to_dict` only with ``content=True``.
         text: Its visible text. In `to_dict` only with ``content=True``.
-        response_id: The provider's id of the reply itself; "" if it gave none.
+        response_id: The provider's id of the reply itself; "" if the provider gave no id.
     """
 
     _unshown = frozenset({"text"})
@@ -177,9 +177,9 @@ class Retried(Event, frozen=True):
     Attributes:
         attempt: Which retry of this request comes next, counted from 1.
         pause: Seconds until then.
-        reason: What failed: "unavailable", "rate_limit", "interrupted" or another kind of fault.
+        reason: The kind of fault: "unavailable", "rate_limit", "interrupted" or another one.
         status_code: The HTTP status; None if there was no answer.
-        request_id: The provider's id of the failed request; None if it gave none.
+        request_id: The provider's id of the failed request; None if the provider gave no id.
     """
 
     attempt: int
@@ -196,7 +196,7 @@ class ToolStarted(Event, frozen=True):
         call_id: The id of the call.
         name: The tool.
         iteration: The model call that asked for it.
-        arguments: The JSON text that the tool gets: the model's, or that of an approval. In `to_dict` only
+        arguments: The JSON text that the tool gets, from the model or from an approval. In `to_dict` only
             with ``content=True``.
     """
 
@@ -210,16 +210,16 @@ class ToolStarted(Event, frozen=True):
 
 
 class ToolProgress(Event, frozen=True):
-    """A running tool says how far it is, by `ToolContext.report_progress`. Of reports that come faster than
-    they are read, the newest of each call is told.
+    """A running tool reports its progress with `ToolContext.report_progress`. If reports come faster than
+    they are read, only the newest report of each call is sent.
 
     Attributes:
         call_id: The id of the call.
         name: The tool.
         iteration: The model call that asked for it.
-        progress: How far it is, in a unit of the tool's own.
-        total: What `progress` will be at the end; None if the tool does not know.
-        message: What the tool does now, or "". In `to_dict` only with ``content=True``.
+        progress: How far the tool is, in a unit of the tool's own.
+        total: The value of `progress` at the end; None if the tool does not know.
+        message: The present activity of the tool, or "". In `to_dict` only with ``content=True``.
     """
 
     _unshown = frozenset({"message"})
@@ -240,7 +240,7 @@ class ToolFinished(Event, frozen=True):
         call_id: The id of the call.
         name: The tool.
         iteration: The model call that asked for it.
-        flag: That of `ToolResult`.
+        flag: The flag of the `ToolResult`.
         seconds: How long the call took.
         output: The text of the result, as the model reads it; media are not in it. In `to_dict` only with
             ``content=True``.
@@ -266,7 +266,7 @@ class ToolPending(Event, frozen=True):
         iteration: The model call that asked for it.
         reason: "approval", "external" or "in_doubt", as in `PendingCall`.
         kind: "function", "custom" or "provider", as in `PendingCall`.
-        arguments: What the model wrote, as in `PendingCall`. In `to_dict` only with ``content=True``.
+        arguments: The model's text, as in `PendingCall`. In `to_dict` only with ``content=True``.
     """
 
     _unshown = frozenset({"arguments"})
@@ -295,13 +295,13 @@ class Compacted(Event, frozen=True):
 
 
 Filled = Literal["tokens", "blob_bytes", "decoded_bytes", "entries"]
-"""What a history fills: the model's context window, or a limit of the state; see `BlobLimits`."""
+"""The limit that a history fills: the model's context window, or a limit of the state; see `BlobLimits`."""
 
 
 class ContextWarning(Event, frozen=True):
     """The history approaches, or has reached, the model's context window (tokens), or a limit of its state.
 
-    `of`: which; `used` and `limit` are in its units.
+    `of`: the kind of limit; `used` and `limit` are in its units.
     """
 
     level: Literal["approaching", "at_limit"]
@@ -317,7 +317,7 @@ class StateDiscarded(Event, frozen=True):
     error: StateError
 
     def to_dict(self, *, content: bool = False) -> dict[str, Any]:
-        """As `Event.to_dict`, with the words of the error, which is one of ours."""
+        """As `Event.to_dict`, with the text of the error, which is an error of this package."""
         facts = super().to_dict(content=content)
         facts["error"]["message"] = str(self.error)
         return facts
@@ -329,7 +329,7 @@ class StateConverted(Event, frozen=True):
     Attributes:
         found: The provider API that wrote it.
         to: The provider API of the turn.
-        lost: What did not go along: each kind with its count; see `Conversion`.
+        lost: The contents that the conversion dropped: each kind with its count; see `Conversion`.
     """
 
     found: str
@@ -340,11 +340,11 @@ class StateConverted(Event, frozen=True):
 class FellBack(Event, frozen=True):
     """A provider was down, and the turn goes on with the next one of the chat's `fallbacks`.
 
-    What came of the reply that broke off does not count: the next provider's reply begins anew.
+    The part of the reply that arrived before does not count: the next provider's reply begins anew.
 
     Attributes:
         failed: The provider API and the model that did not answer, such as "openai:MODEL".
-        to: Those that are asked now.
+        to: The provider API and the model that are asked now.
         reason: The class of the error.
         status_code: The HTTP status; None if there was no answer.
     """
@@ -356,16 +356,16 @@ class FellBack(Event, frozen=True):
 
 
 class TurnCompleted(Event, frozen=True):
-    """The turn is over; `result` is what the call returns."""
+    """The turn is over; `result` is the return value of the call."""
 
     _unshown = frozenset({"result"})
 
     result: ChatResult
 
     def to_dict(self, *, content: bool = False) -> dict[str, Any]:
-        """As `Event.to_dict`, with what the result says of the turn: no state, and text only with `content`.
+        """As `Event.to_dict`, with facts of the result: no state, and text only with `content`.
 
-        "cost_usd" is a float, None if the cost is unknown; "warnings" are their codes.
+        "cost_usd" is a float, None if the cost is unknown; "warnings" are the codes of the warnings.
         """
         result = self.result
         cost = result.cost_usd
@@ -395,7 +395,7 @@ class Appended(Event, frozen=True):
 class StateSaved(Event, frozen=True):
     """A kept conversation was saved: by a turn, an append, a compaction, a commit, a fork or a rewind.
 
-    `version` is what the store calls it now, `blob_bytes` its size.
+    `version` is the store's new version, `blob_bytes` the size of the blob.
     """
 
     version: int | None

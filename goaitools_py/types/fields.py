@@ -1,7 +1,7 @@
 """The keywords of a chat's methods as a type checker sees them: ``**fields: Unpack[ChatFields]``.
 
 Owns: the options' names and types once more, for `ChatOptions` cannot be unpacked; a test compares the two.
-Must never know: what a value does. Only type checkers import it, so that it costs a program nothing.
+Must never know: the effect of a value. Only type checkers import it, so that it costs a program nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
 
 
 class DefaultFields(TypedDict, total=False):
-    """What ``Chat(…)`` takes by name: every option that does not belong to one turn."""
+    """Keyword options of ``Chat(…)``: every option that does not belong to one turn."""
 
     system: str | Unset | None
     context: str | Unset | None
@@ -61,18 +61,19 @@ class DefaultFields(TypedDict, total=False):
 
 
 class NoFields(TypedDict):
-    """What a method takes by name that has no options of turns: nothing. One that is given is told where it
-    belongs."""
+    """Keyword options of a method that has no options of turns. An option is refused, and the error names the
+    right place."""
 
 
 class CompactFields(DefaultFields, total=False):
-    """What ``compact_state`` takes by name: what goes beside a turn."""
+    """Keyword options of ``compact_state``: the chat's defaults, and `min_revision`."""
 
     min_revision: int | Unset | None
 
 
 class SeriesFields(DefaultFields, total=False):
-    """What ``run_turns`` takes by name, beside ``output_type``. It says what the user says itself."""
+    """Keyword options of ``run_turns``, except `output_type`. There is no `user`: the texts take its
+    place."""
 
     messages: Sequence[Message] | Unset | None
     speaker: str | Unset | None
@@ -83,18 +84,18 @@ class SeriesFields(DefaultFields, total=False):
 
 
 class TurnFields(SeriesFields, total=False):
-    """What a turn takes by name, beside ``output_type``, which says of which type the result is."""
+    """Keyword options of a turn, except `output_type`, the type of the result."""
 
     user: UserInput | Unset | None
 
 
 class RunTurnsFields(SeriesFields, total=False):
-    """What ``run_turns`` takes by name."""
+    """Keyword options of ``run_turns``."""
 
     output_type: Any
 
 
 class ChatFields(TurnFields, total=False):
-    """What a turn takes by name: every option."""
+    """Keyword options of a turn: every option."""
 
     output_type: Any

@@ -45,7 +45,7 @@ MAX_TOPIC_CHARACTERS = 256
 
 Role = Literal["system", "user", "assistant", "tool"]
 CallKind = Literal["function", "custom", "provider"]
-"""What is called: a function, a tool that takes free text, or a provider's tool that the client runs."""
+"""The kind of a call: a function, a tool that takes free text, or a provider's tool that the client runs."""
 
 ResultFlag = Literal["ok", "not_run", "unknown", "cancelled", "error", "denied"]
 
@@ -94,7 +94,7 @@ def _check_kind(call: str, media_type: str) -> None:
 
 
 def _from_bytes(kind: str, data: bytes, media_type: str) -> dict[str, Any]:
-    """Data that a program gives. What a provider wrote is not checked: a history can always be read."""
+    """Data from a program. Data from a provider is not checked: a history can always be read."""
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise TypeError(
             f"{kind}.from_bytes takes bytes, not {type(data).__name__}; {kind}.from_path reads a file"
@@ -122,7 +122,7 @@ def _from_url(kind: str, url: str, fallback: str) -> dict[str, Any]:
 
 
 def media_type_of(name: str, fallback: str) -> str:
-    """The media type that the end of a name or of a URL tells."""
+    """The media type for the ending of a name or of a URL."""
     import mimetypes  # here, like pathlib below: most programs send text only
 
     return mimetypes.guess_type(name)[0] or fallback
@@ -265,7 +265,7 @@ class ToolResult(Value, frozen=True, kw_only=True):
 
 
 class ToolRecord(Value, frozen=True, kw_only=True):
-    """One line of the tool log: what was called, what came back, how long it took."""
+    """One line of the tool log: the call, its result, and how long it took."""
 
     _unshown = frozenset({"result", "error"})
 
@@ -278,7 +278,7 @@ class ToolRecord(Value, frozen=True, kw_only=True):
     iteration: int = 1
     """The model call of the turn that asked for this tool call, counted from 1."""
     error: BaseException | None = None
-    """What the tool raised, for your own log. The model is told only its class, and no state keeps it."""
+    """The tool's exception, for your own log. The model gets only its class, and no state keeps it."""
 
     @property
     def synthetic(self) -> bool:
@@ -292,10 +292,10 @@ class ToolRecord(Value, frozen=True, kw_only=True):
 class Message(Value, frozen=True, kw_only=True, eq=False):
     """One message: its content as neutral values and, if it was read from a state, the provider's bytes.
 
-    `topic` and `event_id` belong to events, `tool_call_id` to tool results. `speaker` is who said a message
-    of role "user", where several people talk in one conversation. The model reads it before the message.
-    `raw` is the provider's JSON of a message that was read from a state. `unread` counts the parts of a
-    user's message or a tool result that only `raw` holds, because this release cannot read them.
+    `topic` and `event_id` belong to events, `tool_call_id` to tool results. `speaker` is the author of a
+    message of role "user", where several people talk in one conversation. The model reads it before the
+    message. `raw` is the provider's JSON of a message that was read from a state. `unread` counts the parts
+    of a user's message or a tool result that only `raw` holds, because this release cannot read them.
     """
 
     _unshown = frozenset({"reasoning", "raw", "parts", "speaker"})
@@ -343,7 +343,7 @@ class Message(Value, frozen=True, kw_only=True, eq=False):
         return "".join(map(as_written, said) if is_outside else said)
 
     def to_dict(self, *, media: bool = False) -> dict[str, Any]:
-        """The message as JSON-able values, with all that was said and without the provider's own JSON.
+        """The message as JSON-able values, with its content and without the provider's own JSON.
 
         The texts are as their author wrote them, as in `said`. ``HISTORY_SCHEMA["$defs"]["message"]`` of
         `goaitools_py.states` describes them. `media`: with the bytes of pictures, documents and sound.
@@ -408,8 +408,8 @@ def user(*parts: Part | str, speaker: str | None = None) -> Message:
     """Make a message of the user: text, pictures, documents and sound, in order.
 
     Args:
-        parts: What the user says.
-        speaker: Who says it, where several people talk in one conversation. The model reads the name in a
+        parts: The content: texts, pictures, documents, sound.
+        speaker: The author, where several people talk in one conversation. The model reads the name in a
             block before the message, which no text from outside can imitate; `read_history` shows it.
 
     Raises:
@@ -437,8 +437,8 @@ def assistant(text: str) -> Message:
 
 
 def system(text: str) -> Message:
-    """Make a system message. Those at the beginning of a call are preamble and never stored; later ones are
-    history and are stored."""
+    """Make a system message. System messages at the beginning of a call are preamble and never stored. Later
+    ones are history and are stored."""
     return Message(role="system", parts=_parts((text,)))
 
 
@@ -450,8 +450,8 @@ def event(text: str, *, topic: str | None = None, id: str | None = None) -> Mess
     """Make an event: something that happened. The model reads it in the next turn.
 
     Args:
-        text: What happened.
-        topic: A newer event of the same topic replaces an older one that no model has seen.
+        text: The news that the model reads.
+        topic: A newer event replaces an older one of the same topic, if no model has seen the older one.
         id: An event is dropped if one with this id already waits or was seen recently.
 
     Raises:

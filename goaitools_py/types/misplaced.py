@@ -1,6 +1,6 @@
 """Options given in the wrong place, and where each belongs.
 
-Owns: the answer of a method that takes no options of turns. Must never know: what an option means.
+Owns: the error of a method that takes no options of turns. Must never know: the meaning of an option.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the value of each option has to be.
+"""Checks of the values of options.
 
 Owns: the checks, one function for each kind of value. Must never know: which option takes which check, or
-what an option does. A text names the type of what it found, never the content.
+the effect of an option. An error text names the type of a value, never its content.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_ID_CHARACTERS: Final = 256
 """The longest `conversation_id` and model name. A state keeps both."""
 
 MIN_RESULT_BYTES: Final = 256
-"""A shorter tool result would hold little more than the note about what was cut off."""
+"""A shorter tool result would hold little more than the note about the cut."""
 
 MAX_SECONDS: Final = 2_147_483
 """The longest timeout, almost 25 days, because a socket counts milliseconds in 31 bits."""

@@ -1,4 +1,4 @@
-"""What a caller may ask of a turn: options, model settings, limits, and how they are merged.
+"""The options of a turn: model settings, limits, and how they are merged.
 
 Owns: the frozen option values, the table of their defaults and checks, and their precedence.
 Must never know: how a turn runs.
@@ -28,7 +28,7 @@ __all__ = ["UNSET", "ChatOptions", "Limits", "ModelSettings", "Resolved", "Unset
 T = TypeVar("T")
 
 UserInput: TypeAlias = str | Part | Sequence[Part | str]
-"""What a user says: text, a part, or a list of them."""
+"""The user's input: text, a part, or a list of them."""
 
 
 class Unset:
@@ -53,9 +53,9 @@ UNSET: Final = Unset()
 
 
 class ModelSettings(Given, frozen=True, kw_only=True):
-    """How the model is asked to answer.
+    """Settings for the replies of the model.
 
-    A setting that is not given is left to the provider. None switches off a setting of the chat or, with
+    The provider decides about a setting that is not given. None switches off a setting of the chat or, with
     `sticky_settings`, of an earlier turn.
 
     Attributes:
@@ -66,18 +66,18 @@ class ModelSettings(Given, frozen=True, kw_only=True):
         thinking_budget_tokens: Tokens for thinking (Anthropic); 0 switches thinking off.
         stop: Texts that end the reply.
         seed: A number for repeatable sampling (Chat Completions).
-        frequency_penalty, presence_penalty: From -2 to 2; above 0, words that the reply has already become
-            less likely, by their number or at all (Chat Completions).
+        frequency_penalty, presence_penalty: From -2 to 2. Above 0, words that the reply already has become
+            less likely: by their count (frequency), or once they appear (presence). Chat Completions.
         parallel_tool_calls: False: at most one tool call in a reply.
         tool_choice: "auto", "none", "required" or a tool's name, for the first model call of a turn.
         prompt_cache_key: A key of your own for the provider's prompt cache (OpenAI).
         extra_body: Members for the request's body; never stored. They win over settings, and None leaves
-            a member out. The objects `reasoning`, `thinking`, `output_config` and `text` are merged with
-            what options write into them, one level deep. The history and `stream` are refused.
-        extra_headers: HTTP headers that are sent along. Never stored.
-        context_management: What the provider itself does with the context: `ServerCompaction`,
+            a member out. The objects `reasoning`, `thinking`, `output_config` and `text` are merged one
+            level deep with the members that options write. The history and `stream` are refused.
+        extra_headers: HTTP headers for each request. Never stored.
+        context_management: The provider's own cuts of the context: `ServerCompaction`,
             `ServerToolClearing`, `ServerThinkingClearing`. The setting wins over a compactor's
-            `ProviderCompaction`. None asks for nothing.
+            `ProviderCompaction`. None asks for no cut.
 
     A setting that the provider API does not have is a ValueError before anything is sent.
 
@@ -140,12 +140,12 @@ _SETTING_CHECKS: Final[Mapping[str, checks.Check]] = {
 class Limits(Given, frozen=True, kw_only=True):
     """Limits for one turn, and for the whole life of a conversation.
 
-    Tokens are input plus output. A turn that is resumed has what it had left: its earlier calls count, and
+    Tokens are input plus output. A resumed turn has the rest of its limits: its earlier calls count, and
     their cost is computed with today's prices.
 
     Costs are in US dollars. They come from the chat's `prices`, or from genai-prices where the extra
     ``[prices]`` is installed. With a limit on costs, an unknown price is a `BudgetExceededError` before the
-    first call. With `conversation_max_cost_usd` so are earlier calls of unknown price.
+    first call. With `conversation_max_cost_usd` earlier calls of unknown price raise it too.
 
     Attributes:
         max_tool_calls: Tool calls of one turn.
@@ -180,24 +180,24 @@ class ChatOptions(Given, frozen=True, kw_only=True):
     """Options of a call, or a chat's defaults. Every field is also a keyword of the chat's methods.
 
     UNSET means that a field was not given. None switches a default off.
-    Precedence: keywords > options > the chat's defaults > what the state keeps (`sticky_settings`).
+    Precedence: keywords > options > the chat's defaults > settings in the state (`sticky_settings`).
 
     Attributes:
-        user: What the user says: text, a part, or a list of them. It becomes the last message.
+        user: The user's input: text, a part, or a list of them. It becomes the last message.
         messages: Messages in order. The system messages at the beginning are preamble and are not stored.
         system: Preamble text. It is sent first in every request and never stored.
-        context: What changes from turn to turn (clock, score, place). It is stored with the message, and is
-            not repeated while it stays the same.
-        tools: What the model may call: functions, `Tool`, or `ProviderTool`.
-        deps: Handed to tools as ``ctx.deps``; never stored. If a tool wants ``ToolContext[X]`` and there are
+        context: Facts that change from turn to turn (clock, score, place). They are stored with the message,
+            and are not repeated while they stay the same.
+        tools: The tools that the model may call: functions, `Tool`, or `ProviderTool`.
+        deps: Tools get it as ``ctx.deps``; never stored. If a tool wants ``ToolContext[X]`` and there are
             no deps, the call raises TypeError before it sends anything.
         settings: `ModelSettings`, merged field by field.
-        sticky_settings: True: reasoning, thinking, output limit, sampling and penalties of earlier turns hold
-            until they are overridden.
+        sticky_settings: True: reasoning, thinking, output limit, sampling and penalties of earlier turns stay
+            in force until they are overridden.
         compactor: When and how the history shrinks. None: only when the provider or a limit refuses it.
-        cold_after: Seconds of silence after which the provider's prompt cache counts as expired. The first
-            request after such a pause sets no cache marks, because they cost money and would not be read;
-            `CompactionRequest.is_cold` is then true. None: never.
+        cold_after: Seconds without a request after which the provider's prompt cache counts as expired. The
+            first request after such a pause sets no cache marks, because they cost money and would not be
+            read; `CompactionRequest.is_cold` is then true. None: never.
         record_ids: True: the state keeps the provider's id of each request, for support tickets; some 30
             bytes for each model call, which do not compress. `HistoryIteration.request_id` has it.
         token_counter: A `TokenCounter` for messages that no usage has counted yet. None: `TokenEstimate`.
@@ -205,13 +205,13 @@ class ChatOptions(Given, frozen=True, kw_only=True):
         context_marks: Fractions of the model's context window, and of the state's limits on bytes and
             entries. The first turn that ends above one emits a `ContextWarning` and adds a warning to its
             result.
-        prices: What model calls cost: a function from `Charge` to Decimal, or to None where it does not
-            know. With it, the conversation's total is kept. None: `ChatResult.cost_usd` asks genai-prices,
+        prices: The price list: a function from `Charge` to Decimal, or to None for an unknown price.
+            With it, the conversation's total is kept. None: `ChatResult.cost_usd` asks genai-prices,
             if that is installed, and no total is kept.
-        max_iterations: Model calls with tools in one turn, those before a `resume` included.
+        max_iterations: Model calls with tools in one turn. Calls before a `resume` count, too.
         limits: `Limits` for the turn and the conversation.
-        keep_partial: What becomes of a reply that broke off or was stopped, when a new message closes its
-            turn. True: its text stays in the history as the model's words. False: no model reads it.
+        keep_partial: For a reply that broke off or was stopped, when a new message closes its turn. True: its
+            text stays in the history as the model's words. False: no model reads it.
         on_limit: At a turn's limit: "answer" asks the model once more, without tools; "raise" raises.
         timeout: Seconds for the whole turn, None for no deadline. A `resume` has the same time again. A tool
             or callback that runs in the thread of a `Chat`'s caller is not cut short.
@@ -228,25 +228,25 @@ class ChatOptions(Given, frozen=True, kw_only=True):
             the model. At least 256. Default: 262,144.
         tool_errors: "to_model" tells the model; "raise" ends the turn after the other tools have run.
         turn_id: Your id of this turn, such as a webhook's message id. If the same id comes again with the
-            same messages: a finished turn gives its stored reply, an unfinished one goes on, and one that a
+            same messages: a finished turn gives its stored reply, an unfinished turn continues. A turn that a
             newer message closed without a reply is answered now; see docs/turns.md.
-        on_pending: What a new message does on a state that waits for answers: "raise", "deny" the waiting
+        on_pending: If a new message meets a state that waits for answers: "raise", "deny" the waiting
             calls, or "queue" the message until the `resume`.
         conversation_id: Part of every idempotency key. The state keeps it until a turn begins with another
-            one; an unfinished turn keeps its own. A kept conversation has its key for an id, and takes none.
-        on_event: Called with every event. What it raises is logged, never propagated.
+            one; an unfinished turn keeps its own. A kept conversation uses its key, and refuses this option.
+        on_event: Called with every event. Its exceptions are logged, never propagated.
         on_checkpoint: Called with a resumable blob after each reply and around each tool call. The last one
             is the result's state.
-        on_bad_state: What a turn does with a state that cannot be read. "fresh" starts a new conversation;
-            "raise" raises. None: a damaged state gives a new conversation, and an unauthentic one raises.
-            What was replaced is in `ChatResult.discarded`. A state of a newer release always raises.
-        on_foreign_state: What a turn does with a state of another provider API, which is not damaged:
-            "raise", "fresh" to start a new conversation, or "convert" to go on with it: thinking stays
-            behind, and a warning says what else; see docs/convert.md.
+        on_bad_state: For a state that cannot be read. "fresh" starts a new conversation; "raise" raises.
+            None: a damaged state gives a new conversation, and an unauthentic one raises. The replaced state
+            is in `ChatResult.discarded`. A state of a newer release always raises.
+        on_foreign_state: For an undamaged state of another provider API: "raise", "fresh" to start a new
+            conversation, or "convert" to continue it. A conversion drops the thinking, and a warning lists
+            other losses; see docs/convert.md.
         binding: For sealed codecs: the owner of the blob, such as ``{"user": "ada"}``, or `UNBOUND`.
-        min_revision: Refuse a state that is older than this (`StateInfo.revision` of what was saved last),
+        min_revision: Refuse a state that is older than this (`StateInfo.revision` of the last saved state),
             and a missing or damaged one. A new conversation has revision 1 after its first turn.
-        speaker: Who says `user`, where several people talk in one conversation, in 1 to 256 characters.
+        speaker: The author of `user`, where several people talk in one conversation; 1 to 256 characters.
         metadata: Stored with the turn, even if its first request fails. A `resume` adds its own.
         output_type: The type of the answer, in `ChatResult.output`: a pydantic model, dataclass, TypedDict,
             ``list[…]``, `Literal` or union, or ``Output(…)`` of one. None: text.
@@ -302,7 +302,7 @@ OPTION_NAMES: Final = ChatOptions.__struct_fields__
 
 
 class Resolved(Value, frozen=True, kw_only=True):
-    """Options after merging: every field has a value, `settings` holds only what was given."""
+    """Options after merging: every field has a value, `settings` holds only the given settings."""
 
     _unshown = frozenset(
         {"user", "speaker", "system", "context", "deps", "settings", "binding", "metadata", "messages"}
@@ -353,7 +353,7 @@ def given_options(
 ) -> dict[str, Any]:
     """The options that a call gave: its `ChatOptions`, overridden by its keywords.
 
-    Raises TypeError for an unknown option. `of_chat`: a chat is made, whose own options are known, too.
+    Raises TypeError for an unknown option. `of_chat`: True if a chat is made: it has further options.
     """
     if options is not None and not isinstance(options, ChatOptions):
         raise TypeError(f"options must be ChatOptions, not {type(options).__name__}; {_by_name(options)}")
@@ -410,7 +410,7 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "json_schema": _TYPED,
     "history": "what was said before is the state of the last turn, or messages=[…]",
 }
-"""Names that other libraries use, and what does the same here."""
+"""Names that other libraries use, with the option of this package for the same purpose."""
 
 
 def _unknown(name: str, of_chat: bool) -> str:
@@ -458,7 +458,7 @@ CONTEXT_MARKS: Final = (0.7, 0.9)
 
 class _Option(NamedTuple):
     default: Any
-    """What holds where neither the call nor the chat gives the option."""
+    """The value if neither the call nor the chat gives the option."""
     check: checks.Check | None = None
     """None: any value will do, or the value is checked where it is used."""
     per_turn: bool = False
@@ -542,7 +542,7 @@ def check_defaults(given: Mapping[str, Any]) -> None:
 def handed_settings(
     defaults: Mapping[str, Any], given: Mapping[str, Any], model: str | None
 ) -> frozenset[str]:
-    """The chat's default settings that a call takes over for another model than they were written for.
+    """The chat's default settings that a call inherits although it names another model.
 
     `model`: the model of the chat's backend.
     """

@@ -1,6 +1,6 @@
 """Names that are no options of a turn, and where each belongs.
 
-Owns: the table of places. Must never know: what an option means, or which method was called.
+Owns: the table of places. Must never know: the meaning of an option, or which method was called.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _TOOL: Final = "a tool: @tool({}=…)"
 CHAT_NAMES: Final = (
     "codec", "telemetry", "max_concurrent_calls", "fallbacks", "fallback_rest", "log_content", "write_format",
 )  # fmt: skip
-"""What a chat takes beside defaults for its turns."""
+"""Options of a chat that are not defaults for its turns."""
 
 _PLACES: Final[Mapping[str, str]] = {
     **dict.fromkeys(
@@ -64,6 +64,6 @@ def known_names() -> tuple[str, ...]:
 
 
 def place_of(name: str) -> str | None:
-    """Where an option that no turn has belongs, in words; None if it is unknown everywhere."""
+    """Describe the place of an option that no turn has. None for an unknown name."""
     place = _PLACES.get(name)
     return None if place is None else place.format(name)

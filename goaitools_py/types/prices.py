@@ -1,7 +1,7 @@
-"""What model calls cost, in US dollars.
+"""The cost of model calls, in US dollars.
 
 Owns: `Charge`, the type of a price list, and the price list of the package genai-prices.
-Must never know: a turn, a state, the network. The prices are those of the installed genai-prices release.
+Must never know: a turn, a state, the network. The prices come from the installed genai-prices release.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class Charge(Value, frozen=True, kw_only=True):
     Attributes:
         model: The model's name. First the name in the provider's reply; if it has no price, the name in the
             request.
-        usage: What the call consumed.
+        usage: The tokens of the call.
         wire: The provider API, such as "anthropic".
         family: The operator of the endpoint: "openai", "azure", "anthropic", "foundry", "aws", "local" or a
             host name.
         at_ms: The time of the call, in milliseconds since the epoch, because prices change.
-        cost_usd: What the provider itself says that the call has cost; None if it does not say so, and for a
+        cost_usd: The provider's own statement of the cost; None if the provider does not state it, and for a
             call of a stored turn.
     """
 
@@ -48,7 +48,7 @@ class Prices(Protocol):
 
 
 def cost(usage: Usage, model: str, *, wire: str = "", family: str = "", at_ms: int = 0) -> Decimal | None:
-    """What a usage costs by genai-prices; None if that is not installed or does not know the model.
+    """The cost of a usage by genai-prices; None if that is not installed or does not know the model.
 
     Args:
         usage: The tokens.
@@ -76,7 +76,7 @@ def genai_price(charge: Charge, /) -> Decimal | None:
     """The price list of genai-prices (the extra ``[prices]``). It is loaded at the first call.
 
     A cost that the provider has named is the price. Else the result is None for a model on this machine, and
-    for one that the list does not have for its provider.
+    for a model that is missing in its provider's list.
     """
     if charge.cost_usd is not None:
         return charge.cost_usd
@@ -120,10 +120,10 @@ def nano_dollars(dollars: Decimal) -> int:
 
 
 def priced(prices: Prices, charge: Charge, asked: str) -> Decimal | None:
-    """The call's price by the model's name in the reply; if unknown, by the name in the request; if that is
-    unknown too, what the provider says that the call has cost.
+    """The call's price by the model's name in the reply. If that is unknown: by the name in the request, then
+    the cost that the provider states.
 
-    Raises TypeError or ValueError if `prices` gave no price. An int or a float is one.
+    Raises TypeError or ValueError if `prices` did not return a price. An int or a float is a price.
     """
     found = _dollars(prices(charge)) if charge.model else None
     if found is None and asked != charge.model:
@@ -133,7 +133,7 @@ def priced(prices: Prices, charge: Charge, asked: str) -> Decimal | None:
 
 def _dollars(found: Any) -> Decimal | None:
     if isinstance(found, (int, float)) and not isinstance(found, bool):
-        found = Decimal(str(found))  # 0.1 is a tenth, and not the float beside it
+        found = Decimal(str(found))  # so that 0.1 means a tenth, and not the nearest float
     if found is not None and not isinstance(found, Decimal):
         raise TypeError(f"prices must give a Decimal in US dollars or None, not {type(found).__name__}")
     if found is not None and not (found.is_finite() and abs(found) < _TOO_MUCH):
@@ -152,14 +152,14 @@ def total(costs: Iterable[Decimal | None]) -> Decimal | None:
 
 
 class Bill(Value, frozen=True, kw_only=True):
-    """A turn's model calls, each with the model that was asked for, and what they cost if that was booked."""
+    """A turn's model calls, each with the requested model, and their costs if they were booked."""
 
     charges: tuple[tuple[str, Charge], ...] = ()
     booked: tuple[Decimal | None, ...] | None = None
 
     @property
     def cost_usd(self) -> Decimal | None:
-        """What they cost together; None if one of them is unknown."""
+        """The sum of the costs; None if one of them is unknown."""
         if self.booked is not None:
             return total(self.booked)
         return total(priced(genai_price, charge, asked) for asked, charge in self.charges)

@@ -1,5 +1,5 @@
-"""How text that this library writes looks inside a conversation: events, context, speakers, system blocks,
-notes, files of text.
+"""The form of this library's own texts in a conversation: events, context, speakers, system blocks, notes,
+files of text.
 
 Owns: the delimiters, escaping them in other text, and reading them back.
 Must never know: any provider's JSON.
@@ -14,15 +14,15 @@ Must never know: any provider's JSON.
     From now on the hall is dark                 Ada found the key and gave it to Tom
     </app-system>                                </app-note>
 
-``app-system`` holds a system message in the middle of a conversation, for a model that takes none there.
-``app-note`` holds what a compaction wrote in the place of earlier messages.
-``<app-speaker>Ada</app-speaker>`` stands before a message of the user and names who says it. Text inside a
+``app-system`` holds a system message in the middle of a conversation, for a model that refuses one there.
+``app-note`` holds the text that a compaction wrote in the place of earlier messages.
+``<app-speaker>Ada</app-speaker>`` stands before a message of the user and names its author. Text inside a
 block has ``&``, ``<`` and ``>`` escaped, so a block cannot end early.
 
 One rule holds for every text from outside: the user's text, a tool's result, the name and text of a document.
 It cannot open or close a block, because `user_text` escapes the ``<`` of every delimiter in it. It also
-escapes one that only begins at the end of the text, because a model reads the parts of a message, and the
-messages of a turn, as one text. Nothing else is changed.
+escapes a delimiter that only begins at the end of the text, because a model reads the parts of a message, and
+the messages of a turn, as one text. Nothing else is changed.
 
 ``<app-file name="notes.txt" type="text/plain">`` and ``</app-file>`` stand around the text of a file that a
 user has sent. Its text is escaped as any text from outside, because a program in it must stay readable.
@@ -102,8 +102,8 @@ class EventBlock(Value, frozen=True, kw_only=True):
 def plain(text: str) -> str:
     """Make text encodable: lone surrogates, which UTF-8 cannot hold, become U+FFFD.
 
-    This is the one rule for them. Every text that is sent, stored, shown or given to a tool is plain: the
-    user's, a tool's, and what a model wrote: Anthropic refuses each request whose history has half a pair. A
+    This is the one rule for them. Every text that is sent, stored, shown or given to a tool is plain: text of
+    the user, of a tool, and of a model. Anthropic refuses each request with half a pair in its history. A
     caller's names and ids with lone surrogates are refused instead, because two different
     names could become equal.
 
@@ -134,7 +134,7 @@ def plain_json(text: str) -> str:
 def plain_bytes(data: bytes) -> bytes:
     """JSON in which no string has a lone surrogate: an escaped one becomes an escaped U+FFFD.
 
-    Returns the same object if there is nothing to do. No byte but those of such an escape changes.
+    Returns the same object if there is nothing to do. Only the bytes of an escape with half a pair change.
     """
     if b"\\u" not in data or not _pattern(_ESCAPED_SURROGATE.encode()).search(data):
         return data
@@ -145,8 +145,8 @@ def plain_bytes(data: bytes) -> bytes:
 _ESCAPES_IN_JSON = (
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[dD][89a-fA-F][0-9a-fA-F]{2}|.)"
 )
-"""A pair of surrogates, one that is alone, any other escape: read from left to right, none begins inside of
-another."""
+"""A pair of surrogates, a lone surrogate, or any other escape. The search goes from left to right, so it
+never begins inside an escape."""
 
 _LONE = 6
 """The length of one escape with four digits."""
@@ -158,7 +158,7 @@ def _paired(escape: re.Match[bytes]) -> bytes:
 
 
 class Halves:
-    """Joins the pieces of streamed texts. A pair of surrogates whose halves come in two pieces is whole."""
+    """Joins the pieces of streamed texts. A pair of surrogates that is cut into two pieces becomes whole."""
 
     __slots__ = ("_left",)
 
@@ -170,7 +170,7 @@ class Halves:
         return bool(self._left)
 
     def shown(self, kind: str, piece: str) -> str:
-        """What can be shown of the text of a kind with its next piece: a first half at its end waits."""
+        """The text of a kind that can be shown after its next piece. A first half at its end waits."""
         if not self._left and piece.isascii():
             return piece
         text = self._left.pop(kind, "") + piece
@@ -187,13 +187,13 @@ class Halves:
 
 
 _NO_ARGUMENTS: Final = frozenset({"", "null", "None", "undefined", "[]"})
-"""What models and servers write for a call without arguments, beside ``{}``: nothing, null in three
-languages, and the empty array of PHP."""
+"""Texts that models and servers write for a call without arguments, beside ``{}``: the empty text, null in
+three languages, and the empty array of PHP."""
 
 
 def argument_object(text: str) -> str:
-    """The JSON object that the arguments of a call mean: ``{}`` for none, and the object that a JSON string
-    holds. Any other text comes back unchanged."""
+    """The JSON object that the arguments of a call mean: ``{}`` for missing arguments, and the object inside
+    a JSON string. Any other text comes back unchanged."""
     bare = text.strip()
     if bare.startswith('"'):
         try:
@@ -220,7 +220,7 @@ def context_block(text: str) -> str:
 
 
 def system_block(text: str) -> str:
-    """Render a system message as a delimited block, for a model that takes none in a conversation."""
+    """Render a system message as a delimited block, for a model that refuses one inside a conversation."""
     return f"<app-system>\n{_escape(text, _ESCAPES)}\n</app-system>"
 
 
@@ -261,8 +261,8 @@ def files_in(message: Message) -> tuple[Image | Document | Audio, ...]:
 
 
 def user_text(text: str) -> str:
-    """Escape text from outside, a user's or a tool's, so that it cannot imitate a block: the ``<`` of
-    ``<app-event`` and the like becomes ``&lt;``, also if the text ends in the middle of such a word.
+    """Escape text of a user or a tool, so that it cannot imitate a block. The ``<`` of ``<app-event`` and of
+    other delimiters becomes ``&lt;``, also if the text ends in the middle of a delimiter.
 
     Returns the same object if there is nothing to do.
     """
@@ -275,7 +275,7 @@ def with_context(message: Message, context: str) -> Message:
 
 
 def with_speaker(message: Message) -> Message:
-    """The message with its speaker's name before what is said. The very message if it has no speaker."""
+    """The message with its speaker's name before its text. The very message if it has no speaker."""
     if message.speaker is None:
         return message
     first = 1 if is_context(message.parts[0]) else 0

@@ -78,12 +78,12 @@ class CompactionReport(Value, frozen=True, kw_only=True):
 
 
 class RecallReport(Value, frozen=True, kw_only=True):
-    """What the model asked the tool ``recall`` in one turn; see ``Compactor(…, recall=True)``.
+    """The model's use of the tool ``recall`` in one turn; see ``Compactor(…, recall=True)``.
 
     Attributes:
         calls: How often it searched.
         hits: How many searches found a passage.
-        turns: The numbers of the turns that it got to read.
+        turns: The numbers of the turns that the model could read.
     """
 
     calls: int = 0
@@ -106,21 +106,21 @@ class ChatResult(tuple[str, bytes], Generic[T]):
         status: "complete"; "awaiting_tools": calls wait for answers; "truncated": the reply reached a limit
             of its length; "refused": the model refused; "limited": the turn reached one of its limits;
             "in_progress": a step of the chat's method `step` ended, and the turn did not.
-        finish_reason: The provider's own word.
+        finish_reason: The provider's own word for the end of the reply.
         pending: Calls that wait for an answer from outside; empty unless `status` is "awaiting_tools".
-        usage: The usage of this turn, with all its model calls. After a `resume`, that of the calls since
-            then, and so are `cost_usd`, `bill`, `iterations`, `actions` and `request_ids`: the errors and
+        usage: The usage of this turn, with all its model calls. After a `resume` it has only the calls since
+            then, and so have `cost_usd`, `bill`, `iterations`, `actions` and `request_ids`: the errors and
             results of a turn add up.
         total_usage: The usage of the conversation in its whole life, across compactions.
-        aside_usage: The part of `total_usage` that went into summaries and the like.
+        aside_usage: The part of `total_usage` that paid for summaries and similar calls.
         total_cost_usd: The cost of the conversation in its whole life, in US dollars. It is recorded only
             with `prices=`, or with a limit on costs. None means unknown.
         iterations: How many model calls this turn made.
         actions: The actions that tools logged with ``ctx.log_action``.
-        tool_log: Every tool call with its result, in order. After a `resume`, also the earlier calls whose
-            results no model had read.
+        tool_log: Every tool call with its result, in order. After a `resume`, also earlier calls with results
+            that no model had read.
         compaction: Set if the history was compacted.
-        context_used: The size of the next request before anything new is said, in tokens.
+        context_used: The size of the next request without new messages, in tokens.
         context_fraction: The part of the model's context window in use (1.0: all of it); None if the window
             is unknown.
         warnings: Problems of a turn that succeeded; docs/events.md has the codes.
@@ -132,9 +132,9 @@ class ChatResult(tuple[str, bytes], Generic[T]):
             same answers to `resume`.
         model: The model that answered, as the provider names it.
         request_ids: The provider's ids, one per model call that reported one.
-        recall: What the model searched among earlier turns; None if it searched nothing.
-        output: The answer as a value of the `output_type`; None without one, and unless `status` is
-            "complete". A `duplicate` has it if the stored reply fits the type.
+        recall: The model's searches among earlier turns; None if it searched nothing.
+        output: The answer as a value of the `output_type`. None without an `output_type`, and unless `status`
+            is "complete". A `duplicate` has it if the stored reply fits the type.
         turns_left: For `run_turns` that stopped because this turn waits: the texts that were not sent.
     """
 
@@ -176,11 +176,11 @@ class ChatResult(tuple[str, bytes], Generic[T]):
         """The result as JSON-able values, which `RESULT_SCHEMA` of `goaitools_py.states` describes.
 
         It has no state: give that as it is, or as text with `state_to_text`. Amounts of money are floats. An
-        error is named by its class. What is no JSON value in `output`, or in the data of an action, is
-        written as pydantic writes it.
+        error is named by its class. pydantic writes values of `output`, or of the data of an action, that are
+        no JSON values.
 
         Args:
-            content: True for a client: also what was said, the arguments and results of calls, actions,
+            content: True for a client: also the texts, the arguments and results of calls, actions,
                 citations, the `output`, and `turns_left`. False for logs.
         """
         compaction = self.compaction
@@ -218,7 +218,7 @@ class ChatResult(tuple[str, bytes], Generic[T]):
         }
 
     def show(self, *, file: TextIO | None = None) -> None:
-        """Print the turn: its tool calls, its reply and what waits, with all that was said.
+        """Print the turn with its content: its tool calls, its reply and the waiting calls.
 
         ``print(result)`` shows no content, so that results may be logged. `file`: where to; None is standard
         output.
@@ -295,7 +295,7 @@ def _compaction(report: CompactionReport) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Any value as JSON-able ones."""
+    """Any value as JSON-able values."""
     if value is None or type(value) in (str, int, bool):
         return value
     from pydantic_core import to_jsonable_python  # on first need: it takes a while to load

@@ -1,8 +1,8 @@
-"""What was said, for the eyes of the person who asks: as plain text, and as HTML for a notebook.
+"""Message content for the person who asks for it: as plain text, and as HTML for a notebook.
 
 Owns: `Row`, and how rows are written so that no text in them has an effect. Must never know: a state, a turn.
 
-`print(result)` and a log show no content. `show()` and a notebook's cell do, because somebody asks for it.
+`print(result)` and a log show no content. `show()` and a notebook's cell do, because a person asks for it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Row", "as_html", "as_text", "message_rows", "print_rows"]
 _CONTROL: Final = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-"""Characters that could steer a terminal or turn a text around, and halves of characters."""
+"""Characters that could control a terminal or reverse a text, and halves of characters."""
 
 
 class Row(Value, frozen=True):

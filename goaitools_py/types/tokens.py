@@ -3,9 +3,9 @@
 Owns: the counter that needs no vocabulary, and the step from one real usage to the next request's size.
 Must never know: a state, a turn, a provider's JSON.
 
-The provider reports the size of each request. Only what came after it has to be estimated: the reply, whose
-tokens the provider also reports, and a few new messages. Their estimate is multiplied by the ratio of real to
-estimated tokens in this conversation so far (`Gauge.scale`).
+The provider reports the size of each request. Only later messages have to be estimated: the reply, with
+tokens that the provider also reports, and a few new messages. Their estimate is multiplied by the ratio of
+real to estimated tokens in this conversation so far (`Gauge.scale`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class TokenCounter(Protocol):
     """Counts the tokens of a message as a part of a request."""
 
     def count(self, message: Message, /) -> int:
-        """The message's tokens, with those that the provider adds for its role."""
+        """The message's tokens, with the tokens that the provider adds for its role."""
         ...
 
 
@@ -62,7 +62,7 @@ class Rates(Value, frozen=True, kw_only=True):
         line_break: Carriage returns and newlines.
         beyond_ascii: Bytes of characters beyond ASCII.
         sign: All other bytes.
-        word: The longest average word, in letters and digits. Above that average the text is no words but
+        word: The longest average word, in letters and digits. Text above that average is not words, but
             keys, hashes or Base64.
         dense: Additional tokens for each byte above that average.
     """
@@ -151,7 +151,7 @@ class TokenEstimate(Value, frozen=True):
     wire: str = "openai"
 
     def count(self, message: Message, /) -> int:
-        """The message's tokens, with those that the provider adds for its role; at least 1."""
+        """The message's tokens, with the tokens that the provider adds for its role; at least 1."""
         frames = FRAMES.get(self.wire) or FRAMES["openai"]
         words = 0.0
         size = frames.result if message.role == "tool" else frames.said
@@ -186,7 +186,7 @@ ReasoningStays: TypeAlias = Literal["never", "loop", "always"]
 runs; or as long as they contain the reply."""
 
 _PRIOR: Final = 150.0
-"""The weight of the initial scale of 1, in estimated tokens, against what the conversation shows."""
+"""The weight of the initial scale of 1, in estimated tokens, against the conversation's own ratio."""
 _MEMORY: Final = 3_000.0
 """The number of newest estimated tokens that the scale uses. A conversation's style changes slowly."""
 _BOUNDS: Final = (0.4, 2.5)
@@ -195,7 +195,7 @@ _MARGIN: Final = 4
 
 
 class Gauge(Value, frozen=True, kw_only=True):
-    """What is known about a conversation's tokens: a few numbers, for a conversation of any length.
+    """The knowledge about a conversation's tokens: a few numbers, for a conversation of any length.
 
     Attributes:
         tokens: The size of the next request without new messages, with preamble and tools.
@@ -227,7 +227,7 @@ class ExchangeEstimate(Value, frozen=True, kw_only=True):
     """Estimates for a request and its reply.
 
     Attributes:
-        sent: What the request added to the previous one.
+        sent: The tokens that the request added to the previous one.
         has_media: True if pictures, documents or sound are in `sent`. The scale of text learns nothing then.
         replied: The reply's text and calls; 0 if `needs_reply` says that it does not count.
         has_reasoning: True if the reply holds reasoning, even if the usage does not count it separately.
@@ -244,7 +244,7 @@ class ExchangeEstimate(Value, frozen=True, kw_only=True):
 
 
 def needs_reply(usage: Usage, *, has_reasoning: bool) -> bool:
-    """True if `learned` needs an estimate of the reply: its usage does not say what of it is visible."""
+    """True if `learned` needs an estimate of the reply: its usage does not tell the visible part."""
     return not usage.input_tokens or has_reasoning or bool(usage.reasoning_tokens)
 
 

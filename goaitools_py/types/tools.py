@@ -1,4 +1,4 @@
-"""What a request says of a tool, and what a tool gives back.
+"""A tool as a request describes it, and the result of a tool.
 
 Owns: these values. Must never know: a tool's function, or how a provider API writes them.
 """

@@ -1,4 +1,4 @@
-"""What model calls consumed, in tokens.
+"""The tokens that model calls consumed.
 
 Owns: `Usage`, which errors and messages both carry. Must never know: a message, an error, or a price.
 """
@@ -31,7 +31,7 @@ class Usage(Value, frozen=True, kw_only=True):
 
     @property
     def uncached_input_tokens(self) -> int:
-        """Input that was not read from the provider's prompt cache. It includes what was written to it."""
+        """Input that was not read from the provider's prompt cache. It includes the tokens written to it."""
         return max(0, self.input_tokens - self.cached_input_tokens)
 
     def __add__(self, other: Usage) -> Usage:

@@ -54,7 +54,7 @@ class TiktokenCounter:
         return f"TiktokenCounter({self._model!r})"
 
     def count(self, message: Message, /) -> int:
-        """The message's tokens, with those that the provider adds for its role."""
+        """The message's tokens, with the tokens that the provider adds for its role."""
         texts = [part.text for part in message.parts if isinstance(part, Text)]
         texts += [f"{call.name}{call.arguments}" for call in message.tool_calls]
         words = sum(len(self._encoding.encode(text, disallowed_special=())) for text in texts)

@@ -1,7 +1,7 @@
 """The app: one chat screen, its keys, and the steps of a session carried out on it.
 
-Owns: keys, which flow runs now, and the header. Must never know: what a line means (`session`), or how a turn
-runs.
+Owns: keys, which flow runs now, and the header. Must never know: the meaning of a line (`session`), or how a
+turn runs.
 
 One flow runs at a time. Escape stops the turn in it.
 """
@@ -66,7 +66,7 @@ class ChatApp(App[None]):
         key: The conversation to begin with.
         codec: The `codec` and `binding` of sealed conversations; {} for plain ones.
         check: Raises a GoAIToolsError for a state that this chat cannot read.
-        about: What stands above an empty conversation.
+        about: The text above an empty conversation.
     """
 
     CSS_PATH = Path(__file__).with_name("app.tcss")
@@ -101,7 +101,7 @@ class ChatApp(App[None]):
         self._is_leaving = False
         self._answers: dict[str, Answer] = {}
         self.left_to_say: list[str] = []
-        """What was said while the app ended."""
+        """Texts of the session that came while the app ended."""
 
     @property
     def failed(self) -> bool:
@@ -142,7 +142,7 @@ class ChatApp(App[None]):
     async def _warm_up(self) -> None:
         from ...types.errors import GoAIToolsError
 
-        with contextlib.suppress(GoAIToolsError):  # the first turn tells it
+        with contextlib.suppress(GoAIToolsError):  # the first turn reports it
             await self._chat.warm_up()
 
     def on_resize(self, event: events.Resize) -> None:
@@ -163,16 +163,16 @@ class ChatApp(App[None]):
     # ------------------------------------------------------------------------------------------ the keys
 
     def action_line(self, line: str) -> None:
-        """Do what this line would do if it were typed."""
+        """Act as if this line were typed."""
         self._answer(line)
 
     def on_prompt_sent(self, event: Prompt.Sent) -> None:
-        """Answer what was typed. While a reply is coming it stays in the prompt."""
+        """Answer the typed text. While a reply is coming it stays in the prompt."""
         if event.text.strip() and self._answer(event.text):
             self._prompt.clear()
 
     def on_card_answered(self, event: Card.Answered) -> None:
-        """Take the answer to a call along, as soon as no other flow runs."""
+        """Use the answer to a call as soon as no other flow runs."""
         from ... import Approve, Deny
 
         self._answers[event.call_id] = Approve() if event.is_approved else Deny("The user denied it.")
@@ -180,13 +180,13 @@ class ChatApp(App[None]):
             self._begin(self._settled())
 
     async def action_stop(self) -> None:
-        """Give up the turn that runs. What was said so far is kept."""
+        """Stop the running turn. Its text so far is kept."""
         if self._turn is not None:
             self._is_stopped = True
             await self._turn.cancel()
 
     async def action_quit(self) -> None:
-        """Give up the turn that runs, save what was not saved, and end."""
+        """Stop the running turn, save the unsaved turn, and end."""
         self.run_worker(self._left(), group="quit", exclusive=True)
 
     async def _left(self) -> None:
@@ -212,7 +212,7 @@ class ChatApp(App[None]):
         self._job = self.run_worker(self._job_of(work), group="flow")
 
     async def _job_of(self, work: Any) -> None:
-        """Run a flow, and then the answers that were given meanwhile."""
+        """Run a flow, and then use the answers that came meanwhile."""
         await work
         await self._settled()
         await self._show_facts()
@@ -232,7 +232,7 @@ class ChatApp(App[None]):
         self._show_header()
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
-        """Say that the app is ready, not before a message would be taken."""
+        """Show that the app is ready, as soon as it accepts a message."""
         if event.worker is self._job and event.worker.is_finished:
             self._show_header(status=_READY)
 

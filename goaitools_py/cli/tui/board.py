@@ -1,4 +1,4 @@
-"""What is shown of a conversation: its stored entries, and a turn as it runs.
+"""The display of a conversation: its stored entries, and a turn as it runs.
 
 Owns: which widget an entry or an event becomes. Must never know: how a turn runs, or a key of the keyboard.
 """
@@ -46,16 +46,16 @@ class Board(VerticalScroll):
         """Stay at the end as it grows."""
         self.anchor()
 
-    # -------------------------------------------------------------------------------- what is stored
+    # -------------------------------------------------------------------------------- stored entries
 
     async def clear(self) -> None:
-        """Take everything away."""
+        """Remove all entries."""
         self._cards.clear()
         self._reply = None
         await self.remove_children()
 
     async def show_all(self, entries: Iterable[Entry]) -> None:
-        """Show these entries in place of what is shown."""
+        """Replace the shown entries with these."""
         await self.clear()
         widgets = [self._widget(entry) for entry in entries]
         await self.mount_all(widgets)
@@ -79,7 +79,7 @@ class Board(VerticalScroll):
     # ------------------------------------------------------------------------------ a turn that runs
 
     async def begin(self, said: str | None) -> None:
-        """A turn begins; with None the unfinished one goes on."""
+        """Begin a turn. With None the unfinished turn continues."""
         self._reply, self._iteration = None, 0
         if said is not None:
             await self.mount(Said(said))
@@ -115,7 +115,7 @@ class Board(VerticalScroll):
         return ""
 
     async def end(self, result: ChatResult | None) -> None:
-        """The turn is over: show what no event has told."""
+        """The turn is over: show results that no event has reported."""
         await self._finish_reply()
         for record in result.tool_log if result is not None else ():
             card, state = self._cards.get(record.call.id), outcome(record.flag)

@@ -25,7 +25,7 @@ __all__ = ["ListScreen", "QuestionScreen"]
 
 
 class ListScreen(ModalScreen["str | None"]):
-    """The conversations, the newest first. Enter goes to one, Escape to none."""
+    """The conversations, the newest first. Enter chooses one, Escape leaves without a choice."""
 
     BINDINGS: ClassVar = [("escape", "dismiss(None)", "Back")]
 
@@ -71,7 +71,7 @@ class QuestionScreen(ModalScreen[bool]):
                 yield Button("Yes", id="yes", variant="error", compact=True)
 
     def on_mount(self) -> None:
-        """Enter alone changes nothing."""
+        """Focus the button that changes nothing, for a user who only presses Enter."""
         self.query_one("#no").focus()
 
     def on_button_pressed(self, event: Button.Pressed) -> None:

@@ -2,7 +2,7 @@
 
 Owns: how each looks. Must never know: a conversation.
 
-All texts come from outside. So none is read as Textual's markup, and control characters are escaped.
+All texts come from outside. So Textual's markup in them is not read, and control characters are escaped.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _OUTPUT_LINES: Final = 6
 
 
 class Said(Static):
-    """What the user said, or an event."""
+    """A message of the user, or an event."""
 
     def __init__(self, text: str, *, who: str = "user") -> None:
         super().__init__(printable(text), markup=False, classes=f"said {who}")
 
 
 class Note(Static):
-    """A text of this program. A "report" is what was asked for."""
+    """A text of this program. A "report" answers a command."""
 
     def __init__(self, text: str, kind: str = "note") -> None:
         super().__init__(printable(text), markup=False, classes=kind)
@@ -45,8 +45,8 @@ def _parser() -> MarkdownIt:
     """Make a parser that drops no text.
 
     The screen has no HTML, so a tag stays as it was written, and a line of XML stays a line. A link, an image
-    and a definition of a link would lose their address, and an entity would become another character: they
-    stay, too.
+    and a definition of a link would lose their address, and an entity would become another character. So
+    these stay as text, too.
     """
     parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     parser.disable(["html_block", "html_inline", "reference", "link", "image", "autolink", "entity"])
@@ -112,7 +112,7 @@ class Card(Vertical):
 
     @property
     def call(self) -> CallShown:
-        """What it shows."""
+        """The call that the card shows."""
         return self._call
 
     def compose(self) -> ComposeResult:
@@ -152,7 +152,7 @@ class Card(Vertical):
 
 
 class Prompt(TextArea):
-    """Where the user types. Enter sends; a paste may have any number of lines."""
+    """The input field. Enter sends; a paste may have any number of lines."""
 
     BINDINGS: ClassVar = [("ctrl+j", "new_line", "New line")]
 
