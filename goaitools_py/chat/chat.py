@@ -409,7 +409,7 @@ class Chat(Facade[Backend]):
 
         Args:
             state: The conversation's blob.
-            compactor: A compactor; None takes the chat's.
+            compactor: Makes the cut; None takes the chat's compactor.
             dry_run: Only report what would be done: `state` is the given one, and nothing is archived.
             fields: Options of the conversation's turns that the chat does not have by default. A strategy
                 that asks the model sends the same `system`, `tools` and `settings`, because the provider has

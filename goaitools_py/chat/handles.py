@@ -124,7 +124,7 @@ class Turn(_Handle[T]):
         """Run what is left of the turn and return its result.
 
         Raises:
-            Exception: What the turn raised; the same again when it is asked again.
+            Exception: The error of the turn; each later call raises the same error.
             RuntimeError: The turn was given up before its end.
         """
         try:
@@ -195,7 +195,7 @@ class AsyncTurn(_Handle[T]):
         """Run what is left of the turn and return its result.
 
         Raises:
-            Exception: What the turn raised; the same again when it is asked again.
+            Exception: The error of the turn; each later call raises the same error.
             RuntimeError: The turn was given up before its end.
         """
         try:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["CONVERSATION_FORMAT", "KeptPrivacy", "erasing", "export_flow", "redacting"]
 
 CONVERSATION_FORMAT: Final = "goaitools-conversation"
-"""What the member "format" of an exported conversation says."""
+"""The value of the member "format" in an exported conversation."""
 
 _TRIES: Final = 100
 """How often a row is changed again because another worker has saved meanwhile."""
@@ -72,7 +72,7 @@ class KeptPrivacy:
 
 
 def redacting(match: Match, with_: str, *, listening: bool = False) -> Callable[[Row], Flow[Redaction]]:
-    """Take a text out of a conversation, and out of what stands aside.
+    """Redact a text in a conversation, and in its bytes aside.
 
     Bytes aside that cannot be read cannot be searched, so they are deleted.
     """
@@ -175,7 +175,7 @@ def _base64(data: bytes) -> str:
 
 
 def erasing(settings: RowSettings) -> Callable[[Row], Flow[int]]:
-    """Delete all rows of a conversation: its own with the parts, and what stands aside. Gives their number.
+    """Delete all rows of a conversation: its own with the parts, and the bytes aside. Gives their number.
 
     Raises TypeError if the store cannot delete, or cannot list.
     """

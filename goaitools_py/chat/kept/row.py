@@ -3,9 +3,9 @@
 Owns: compare-and-swap, rebasing on the state of another worker, saves without an answer, and the place for
 unreadable bytes. Must never know: an engine of a store, a model, or whether its caller is async.
 
-It stands on three files: the calls of the store (`row_calls`), the lease (`row_lease`), and what is loaded
-and saved as head and parts (`row_parts`). All of them are flows: they yield effects (`flow`), in most cases
-an `Invoke` of one of the store's methods.
+It stands on three files: the calls of the store (`row_calls`), the lease (`row_lease`), and the load and save
+of head and parts (`row_parts`). All of them are flows: they yield effects (`flow`), in most cases an `Invoke`
+of one of the store's methods.
 
 A row knows two blobs. `stored` is the blob in the store. `mine` is the state that the caller of this row has
 seen. They differ if another worker has appended something while the caller worked. Then a new state that grew
@@ -44,8 +44,8 @@ _DIGITS: Final = 24
 
 
 def aside_prefix(key: str) -> str:
-    """The beginning of the keys under which unreadable bytes of this key stand aside. A very long key is cut
-    there, so that a store takes the new one."""
+    """The beginning of the keys under which unreadable bytes of this key are kept. A very long key is cut
+    there, so that a store takes the new key."""
     room = MAX_KEY_BYTES - len(_ASIDE) - _DIGITS
     return key.encode()[:room].decode(errors="ignore") + _ASIDE
 
@@ -120,6 +120,7 @@ class Row(RowParts):
             new = self.mine if new == known else self.timed(new)
         while new != self.mine:
             blob = self._rebased(new)
+            # Before the call: if the call is interrupted, the next commit must know that this save may be done.
             self._sent = (new, blob)
             failure = conflict = None
             ends_lease = is_last and self._is_combined and self._ends_with_parts()
@@ -167,7 +168,7 @@ class Row(RowParts):
             return new
         settings = self.settings
         try:
-            if not (self.mine or settings.converts):  # two began at once: do not convert what was not to be
+            if not (self.mine or settings.converts):  # two began at once: refuse a state of another API
                 load_state(
                     self.stored,
                     wire=settings.dialect.wire,
@@ -255,7 +256,7 @@ class Row(RowParts):
         self.mine = self.stored = new
 
     def taken_back(self, old: bytes) -> bytes:
-        """Make a state from before `mine` ready to replace it: no model accepted what was added since."""
+        """Make an earlier state ready to replace `mine`: no model accepted the additions since then."""
         settings = self.settings
         now = load_state(self.mine, codec=settings.codec, binding=settings.binding).meta
         if old:

@@ -35,7 +35,7 @@ class WholeRow:
 
     Attributes:
         blob: The whole state.
-        saved: What the store said of it.
+        saved: The store's answer to the load.
     """
 
     def __init__(self, store: Any, key: str, found: Stored, opening: Opening) -> None:
@@ -108,7 +108,7 @@ def load_row(store: Any, key: str, opening: Opening) -> WholeRow | None:
 
 
 def save_new(store: Any, key: str, blob: bytes, *, codec: Codec = PLAIN, binding: Any = None) -> None:
-    """Save a state under a key that has none. Raises `StateConflictError` if it has one."""
+    """Save a state under a new key. Raises `StateConflictError` if the key has a state."""
     _save(store, key, blob, None, _facts(blob, codec, binding, None))
 
 
