@@ -90,9 +90,9 @@ def rewind_state(
 def _without_newest(
     state: ConversationState, turns: int, dialect: Dialect, *, is_unbound: bool = False
 ) -> ConversationState:
-    """The state without so many of its newest turns, all of which are younger than its newest cut.
+    """Remove so many of the newest turns. All of them are younger than the newest cut.
 
-    `is_unbound`: the signed blocks that an undone cut gave back do not fit what stands before them now.
+    `is_unbound`: the signed blocks that an undone cut gave back do not fit their prefix now.
     """
     meta, closed = state.meta, closed_turns(state)
     was_open = state.open is not None

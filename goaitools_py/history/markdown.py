@@ -35,7 +35,7 @@ def to_markdown(
 
     Each text stands in a code block with a fence that is longer than any in the text. So no heading, link or
     HTML in it takes effect. Control characters are shown as ``�``. Thinking is left out; a picture, document
-    or sound is a line with its name, type and size; below that of a file of text stands the text.
+    or sound is a line with its name, type and size. A file of text has its text below that line.
 
     Args:
         blob: The state.

@@ -42,12 +42,12 @@ class HistoryCall(ToolCall, frozen=True, kw_only=True):
     """A tool call with its result.
 
     Attributes:
-        flag: That of the result; None while there is no result.
-        parts: The result as the model reads it; () while there is none.
+        flag: The flag of the result; None while there is no result.
+        parts: The result as the model reads it; () while there is no result.
         seconds: How long the call ran, to the millisecond; None for a call that did not run, that ran less
             than a millisecond, or whose time was not recorded.
-        waits_for: "" for a call that has its result, or that has not begun. Else what `resume` takes for it;
-            see `PendingCall.reason`.
+        waits_for: "" for a call that has its result, or that has not begun. Else the kind of answer that
+            `resume` takes; see `PendingCall.reason`.
     """
 
     _unshown = frozenset({"arguments", "parts"})
@@ -59,7 +59,7 @@ class HistoryCall(ToolCall, frozen=True, kw_only=True):
 
     @property
     def result(self) -> str | None:
-        """The text of the result as its tool wrote it; None while there is none."""
+        """The text of the result as its tool wrote it; None while there is no result."""
         if self.flag is None:
             return None
         return as_written("".join(part.text for part in self.parts if isinstance(part, Text)))
@@ -105,7 +105,7 @@ class HistoryIteration(Value, frozen=True, kw_only=True):
         return bool(self.finish_reason or self.usage.requests)
 
     def cost(self, prices: Prices = genai_price) -> Decimal | None:
-        """What the model call costs, in US dollars; None if the price of its model is unknown.
+        """The cost of the model call, in US dollars; None if the price of its model is unknown.
 
         Args:
             prices: The price list; else that of genai-prices, if it is installed.
@@ -125,9 +125,9 @@ class HistoryTurn(Value, frozen=True, kw_only=True):
     whose end was not recorded, and for an unfinished turn. `id`: names the turn in events and logs, as
     `Event.turn_ref`; "" for a note.
 
-    `status`: as that of a result ("complete", "truncated", "refused", "limited"). "failed": it ended with an
-    error, see `failure`. "interrupted": it was closed without a whole reply, and without an error. The last
-    turn may be unfinished: "awaiting_tools", "in_progress", or "failed".
+    `status`: as the status of a result ("complete", "truncated", "refused", "limited"). "failed": it ended
+    with an error, see `failure`. "interrupted": it was closed without a whole reply, and without an error.
+    The last turn may be unfinished: "awaiting_tools", "in_progress", or "failed".
     """
 
     _unshown = frozenset({"facts", "iterations"})
@@ -179,7 +179,7 @@ class HistoryTurn(Value, frozen=True, kw_only=True):
 
     @property
     def usage(self) -> Usage:
-        """What the turn's model calls consumed, as far as the history has them."""
+        """The tokens of the turn's model calls, as far as the history has them."""
         return sum((iteration.usage for iteration in self.iterations), Usage())
 
     @property
@@ -188,10 +188,10 @@ class HistoryTurn(Value, frozen=True, kw_only=True):
         return next((one.model for one in reversed(self.iterations) if one.model), "")
 
     def cost(self, prices: Prices = genai_price) -> Decimal | None:
-        """What the turn's model calls cost, in US dollars; None if a part is unknown.
+        """The cost of the turn's model calls, in US dollars; None if a part is unknown.
 
-        It is computed from the replies that the history has. What broken replies and summaries cost is in
-        `StateInfo.total_cost_usd` only.
+        It is computed from the replies that the history has. The cost of broken replies and of summaries is
+        in `StateInfo.total_cost_usd` only.
 
         Args:
             prices: The price list; else that of genai-prices, if it is installed.
@@ -295,15 +295,15 @@ class History(Value, frozen=True, kw_only=True):
         return self.iteration(number).messages
 
     def tool_calls(self, name: str | None = None) -> tuple[HistoryCall, ...]:
-        """The tool calls in order, each with its result. `name`: only those of one tool."""
+        """The tool calls in order, each with its result. `name`: only the calls of one tool."""
         every = (call for turn in self.turns for call in turn.calls)
         return tuple(call for call in every if name is None or call.name == name)
 
     def find(self, text: str) -> tuple[HistoryMatch, ...]:
         """The messages that hold a text, in order, whatever the case of its letters.
 
-        What is searched: what authors said (`Message.said`), the results of tools, and the names and
-        arguments of calls. Raises ValueError for an empty text.
+        It searches the texts of authors (`Message.said`), the results of tools, and the names and arguments
+        of calls. Raises ValueError for an empty text.
         """
         wanted = text.casefold()
         if not wanted:
@@ -403,7 +403,7 @@ def _iteration(one: HistoryIteration, number: int, joined: Container[str], media
 
 
 def _message(message: Message, calls: Iterator[HistoryCall], media: bool) -> dict[str, Any]:
-    """One message, each of its calls with the result. `calls`: those of its iteration that come next."""
+    """One message, each of its calls with the result. `calls`: the next calls of its iteration."""
     found = message.to_dict(media=media)
     if message.tool_calls:
         found["tool_calls"] = [_call(next(calls), media) for _ in message.tool_calls]

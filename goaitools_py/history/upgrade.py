@@ -1,7 +1,7 @@
 """A state in another version of the format, and under the newest key.
 
-Owns: the one step that a migration takes for each state. Must never know: what a version changed, or where
-states are kept.
+Owns: the one step that a migration takes for each state. Must never know: the changes of a version, or the
+place of states.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ class Row(RowParts):
             new = self.mine if new == known else self.timed(new)
         while new != self.mine:
             blob = self._rebased(new)
-            # Before the call: if the call is interrupted, the next commit must know that this save may be done.
+            # Before the call: after an interrupt, the next commit must know that this save may be done.
             self._sent = (new, blob)
             failure = conflict = None
             ends_lease = is_last and self._is_combined and self._ends_with_parts()

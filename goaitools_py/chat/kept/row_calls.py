@@ -29,17 +29,21 @@ class RowSettings(Value, frozen=True, kw_only=True):
     """The settings of a key: they are the same for each use.
 
     `renewal`: takes a lease and its seconds, and makes an object that renews the lease in the background,
-    from `start` to `end`. `undisturbed`: makes the call that takes or ends a lease; see `undisturbed`.
-    `gate`: "queue" waits for a lease that another worker holds, "reject" raises at once. `lease_ttl`: how
-    long a lease lasts without a renewal, in seconds. `concurrent_turns`: True puts a turn behind another
-    worker's turn instead of raising a conflict. `save_timeout`: for how many seconds the save of a paid turn,
-    or the release of a lease, is tried again while the store is unavailable. `with_title`: True if the title
-    stands in a plain column beside the blob. `converts`: True if turns convert states of other provider APIs.
-    Then the stored state may be of another API. `longest_wait`: for a store without the attribute
-    `longest_wait`: the seconds after which each of its calls has ended. 0 sets no limit to the wait for an
-    answer; infinity means that a call may never end. `in_parts`: True if saves put archive and media into the
-    store as parts of their own; see `parts`. A load follows the row, not this setting. `stop_every`: seconds
-    between two looks of a turn at the stop flag; None if it does not look.
+    from `start` to `end`.
+    `undisturbed`: makes the call that takes or ends a lease; see `undisturbed`.
+    `gate`: "queue" waits for a lease that another worker holds, "reject" raises at once.
+    `lease_ttl`: how long a lease lasts without a renewal, in seconds.
+    `concurrent_turns`: True puts a turn behind another worker's turn instead of raising a conflict.
+    `save_timeout`: for how many seconds the save of a paid turn, or the release of a lease, is tried again
+    while the store is unavailable.
+    `with_title`: True if the title stands in a plain column beside the blob.
+    `converts`: True if turns convert states of other provider APIs. Then the stored state may be of another
+    API.
+    `longest_wait`: seconds after which each call has ended, for a store without an attribute of this name. 0
+    sets no limit to the wait for an answer; infinity means that a call may never end.
+    `in_parts`: True if saves put archive and media into the store as parts of their own; see `parts`. A load
+    follows the row, not this setting.
+    `stop_every`: seconds between two looks of a turn at the stop flag; None if it does not look.
     """
 
     _unshown = frozenset({"key", "binding"})

@@ -232,7 +232,7 @@ class KeptTurn:
         yield from self._tell_saved()
 
     def _set_aside(self, engine: TurnEngine | RelayTurn) -> Flow[None]:
-        # Before the save that overwrites these bytes: a crash in between leaves two copies, and loses no byte.
+        # Before the save that overwrites these bytes: a crash in between loses no byte.
         if engine.discarded is not None and not self._aside:
             self._aside = yield from self._row.set_aside()
 

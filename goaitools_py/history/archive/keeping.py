@@ -1,4 +1,4 @@
-"""Keep what a cut changes: a record of it joins the archive.
+"""Keep the turns that a cut changes: their record joins the archive.
 
 Owns: the steps that add a record, and which part it joins. Must never know: why a cut is made, or which turns
 a strategy keeps.
@@ -60,7 +60,7 @@ _COPY_FACT: Final = "c"
 
 
 class Retention(Value, frozen=True, kw_only=True):
-    """What a cut needs to keep what it changes.
+    """Limits and codec for the record of a cut.
 
     Attributes:
         most_bytes: The most stored bytes of the archive in the blob. Parts that a store keeps do not count.
@@ -76,9 +76,9 @@ class Retention(Value, frozen=True, kw_only=True):
 
 
 def marked(turns: Sequence[ClosedTurn], rest: Sequence[ClosedTurn]) -> list[ClosedTurn]:
-    """The turns after a cut; each that the cut changed has the mark of a copy. Notes get none.
+    """The turns after a cut. Each turn that the cut changed gets the mark of a copy; notes do not.
 
-    `turns` are the turns before the cut. A turn that stayed is the very object.
+    `turns` are the turns before the cut. A turn that stayed is the same object.
     """
     before = set(map(id, turns))
     return [turn if id(turn) in before or not turn.record.facts.get("n") else _copy(turn) for turn in rest]
@@ -197,7 +197,7 @@ def _one_part(older: Part, newer: Part, codec: Codec, binding: Any) -> Part:
 
 
 def with_room(parts: Sequence[Part]) -> Part | None:
-    """The part elsewhere that a new part of the archive may join; None if there is no such pair.
+    """The part elsewhere that a new part of the archive may join; None if no part can take it.
 
     For a store of parts: a cut does not have the older parts of the archive, so its record begins a part.
     """
@@ -238,7 +238,7 @@ def _takes_more(part: Part, more: Part, most_bytes: int) -> bool:
 
 
 def _bounded(state: ConversationState, retention: Retention, at: int) -> ConversationState:
-    """The state without the oldest parts of its archive that are beyond what may be kept."""
+    """The state without the oldest parts of its archive that exceed the limits."""
     archive = [part for part in state.parts if part.kind == ARCHIVE]
     limits = retention.limits
     gone: list[Part] = []

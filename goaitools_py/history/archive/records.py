@@ -1,4 +1,4 @@
-"""What a record of the archive is, and how it is written in a part.
+"""The format of a record of the archive, and of the part that holds it.
 
 Owns: the values of a record and the lines of a part. Must never know: why a cut was made, or which part goes
 first.
@@ -10,10 +10,10 @@ first.
     {cut}     n        how many turns had been closed before the cut
               by       the strategy, as in the journal of cuts
               wire     the provider API of the entries
-              prev     the digest of the record before this one; left out if there was none
+              prev     the digest of the record before this one; left out if it is the first
               places   the place of each turn of the record in the history before the cut
               stays    the places in the history after the cut of the turns that stayed as they were
-              before   what the cut changed in the meta data, as it was: see `Before`
+              before   the changed values of the meta data, as they were: see `Before`
               voice    a digest of model, endpoint, preamble and tools of the last request before the cut
               media    the digests of the media that the entries name, see `media`; left out without any
 
@@ -97,7 +97,7 @@ class _Cut(msgspec.Struct, frozen=True):
 
 
 class Record(Value, frozen=True, kw_only=True):
-    """What one cut took out or changed; see the module for the fields.
+    """The turns and meta data that one cut took out or changed; see the module for the fields.
 
     `turns` are the turns as they were, each with its number as the fact "n". `digest` names the record.
     """
@@ -117,12 +117,12 @@ class Record(Value, frozen=True, kw_only=True):
 
 
 def voice_digest(meta: Meta) -> str:
-    """A digest of what stands before the history in a request. Thinking is signed over that, too."""
+    """A digest of the parts of a request before the history. Thinking is signed over them, too."""
     return digest8("\n".join((meta.family, meta.model, meta.preamble, meta.tools)))
 
 
 def newest_record(meta: Meta) -> str:
-    """The digest of the newest record, as the journal of cuts names it; "" if it names none."""
+    """The digest of the newest record, as the journal of cuts names it; "" if it names no record."""
     found = [facts.record for row in meta.cuts if (facts := cut_facts(row)) is not None and facts.record]
     return found[-1] if found else ""
 
@@ -169,7 +169,7 @@ def check_archive(parts: Sequence[Part], codec: Codec, binding: Any = None) -> N
 def have_few_values(raws: Sequence[bytes], stored: int, codec: Codec) -> bool:
     """True if raw parts have no more JSON values, and no more entries, than a state and their stored bytes.
 
-    An archive may be larger than a state, so what counts beyond that is how far it was inflated.
+    An archive may be larger than a state. So its stored bytes count as allowed values, too.
     """
     values = hard_limits(codec).max_values + stored
     if sum([most_values(len(raw)) for raw in raws]) <= values:
@@ -255,5 +255,5 @@ def _fit(places: Sequence[int], stays: Sequence[int]) -> bool:
 
 
 def invalid_part(found: str) -> StateInvalidError:
-    """The error for a part of the archive that breaks a rule. `found`: what it has."""
+    """The error for a part of the archive that breaks a rule. `found`: the fault, for the text."""
     return StateInvalidError(f"a part of the archive has {found}; the archive cannot be read")

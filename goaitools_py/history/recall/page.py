@@ -58,7 +58,7 @@ def page_of(
 
     Args:
         passages: The earlier turns, oldest first.
-        query: What to search for.
+        query: The words to search for.
         page: From 1 on. The pages have different turns.
         max_tokens: The size of the text, as `tokens.text_tokens` estimates it.
     """

@@ -1,6 +1,7 @@
 """Ranks texts by the words that a query shares with them, in any language.
 
-Owns: how a text is split into terms, and how terms are weighed. Must never know: a state, or what a text is.
+Owns: how a text is split into terms, and how terms are weighed. Must never know: a state, or the origin of a
+text.
 
 A text matches a query if it has one of its terms. These are the terms:
 
@@ -34,7 +35,7 @@ _K1: Final = 1.2
 _B: Final = 0.75
 
 # Han, kana, bopomofo, Hangul; Thai, Lao, Tibetan, Burmese, Khmer. In the second class also the letters of
-# India, whose vowel signs are no letters for Python.
+# India, because Python does not count their vowel signs as letters.
 _UNSPACED: Final = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3100-\u312f"
 _HAN: Final = "\u31a0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 _RUN: Final = re.compile(f"([{_UNSPACED}{_HAN}]+)")

@@ -48,10 +48,10 @@ class Redactor:
     """Takes a match out of entries and texts. `finder.count` grows with each replacement.
 
     Attributes:
-        finder: What is searched, and what replaces it.
-        kept: How many matches were words of a provider API, which stay.
-        ids: The new id or tool's name for each one that matched. Everywhere the same, so that results find
-            their calls.
+        finder: Finds the matches, and has the replacement.
+        kept: How many matches were words of a provider API. They stay.
+        ids: The new id or tool's name for each match. It is the same everywhere, so that results find their
+            calls.
     """
 
     def __init__(self, finder: Finder) -> None:
@@ -65,7 +65,7 @@ class Redactor:
         self._left = _MOST_INNER
 
     def begin(self) -> None:
-        """Begin a pass. JSON in strings may be read anew; entries that had no match still have none."""
+        """Begin a pass. JSON in strings may be read anew. Entries without a match are still without one."""
         self._left = _MOST_INNER
 
     def learn_ids(self, entries: Iterable[bytes]) -> None:
@@ -139,8 +139,8 @@ class Redactor:
         return is_changed
 
     def arguments(self, value: str) -> str:
-        """The arguments of a call without the match. What was a JSON object stays one, also if the match
-        takes the braces with it."""
+        """The arguments of a call without the match. A JSON object stays a JSON object, also if the match
+        includes its braces."""
         if value == "{}":  # nothing is left in it, though its braces may match
             return value
         new = self.text(value)
@@ -184,7 +184,7 @@ class Redactor:
     # ------------------------------------------------------------------------------ inside an entry
 
     def _structure(self, node: Node, key: str, kind: str, edits: Edits) -> None:
-        """What the provider API has given a shape: its words and ids keep theirs.
+        """Redact a value with a shape that the provider API sets. Words and ids of the API keep their shape.
 
         `key`: the member that holds the node. `kind`: the type of the object that has this member.
         """

@@ -1,13 +1,12 @@
 """JSON text as a tree of places, so that single strings of it can be replaced.
 
-Owns: where the values of a JSON text stand that may have to change, and the text with others in their places.
-Must never know: what a string says.
+Owns: the places of the values in a JSON text that may have to change, and the text with new values there.
+Must never know: the meaning of a string.
 
-All that is not replaced stays character for character: white space, escapes, the digits of numbers, members
-that stand there twice.
+All other text stays character for character: white space, escapes, the digits of numbers, repeated members.
 
 A text may have a million values, and a tree of them all would take gigabytes. So nodes are made when they are
-asked for, and the caller asks only for those that hold a *hit*: a string or a number that it wants to change.
+asked for, and the caller asks only for nodes that hold a *hit*: a string or a number that it wants to change.
 """
 
 from __future__ import annotations
@@ -111,7 +110,7 @@ class Edits:
         self._made.append((node.start, node.end, raw))
 
     def done(self) -> str:
-        """The text with all replacements. The same object if there are none."""
+        """The text with all replacements. The same object without a replacement."""
         if not self._made:
             return self._text
         pieces: list[str] = []

@@ -1,11 +1,11 @@
-"""Find a text in other text, and replace it, whatever escapes stand around it.
+"""Find a text in other text, also in an escaped form, and replace it.
 
-Owns: what a match is, the views of a text without its escapes, and the replacement. Must never know: a state,
-or an entry.
+Owns: the definition of a match, the views of a text without its escapes, and the replacement. Must never
+know: a state, or an entry.
 
 A text that holds JSON, or a block of this package, has the secret in an escaped form: ``Jos\\u00e9`` for
-``José``. So a text is also searched as it reads without these escapes. What is found there is replaced where
-it stands, and every other character of the text stays.
+``José``. So a text is also searched without these escapes. A match is replaced in its place, and every other
+character of the text stays.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from ...base.escaping import escaped
 __all__ = ["ROUNDS", "Finder", "Match", "found_again", "quoted"]
 
 Match: TypeAlias = "str | re.Pattern[str] | Callable[[str], Iterable[tuple[int, int]]]"
-"""What is searched: a text; a compiled regular expression; or a function that takes a text and gives the
-places of all matches in it, each as its start and its end."""
+"""The pattern: a text; a compiled regular expression; or a function that takes a text and gives the places of
+all matches in it, each as its start and its end."""
 
 ROUNDS: Final = 8
 """How often a text is searched again after a replacement. The replacement may form a match with its
@@ -198,8 +198,8 @@ def _joined(spans: Iterable[_Span], length: int) -> list[_Span]:
 
 
 class _Escape(NamedTuple):
-    """One way to escape a text: what an escape looks like, what it stands for, how a whole text is read, and
-    how it is written."""
+    """One way to escape a text: the pattern of an escape, its meaning, and how a whole text is read and
+    written."""
 
     pattern: re.Pattern[str]
     read: Callable[[str], str]

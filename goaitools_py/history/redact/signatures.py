@@ -1,7 +1,7 @@
-"""Signed blocks behind a change, taken out.
+"""Take out the signed blocks behind a change.
 
 Owns: which turns stand behind the first change, and these turns without their signed blocks. Must never know:
-what has changed a turn.
+the cause of a change.
 
 A provider signs a block together with all that stands before it. So a change in an entry makes all signed
 blocks behind it invalid, and they leave. Blocks before it stay valid, and stay. Turns of the history and of
@@ -60,8 +60,8 @@ def first_change(histories: Sequence[Sequence[Changed]]) -> tuple[int, int] | No
 def unsigned_behind(
     turn: ClosedTurn, number: int, first: tuple[int, int] | None, dialect: Dialect | None
 ) -> tuple[ClosedTurn, int]:
-    """The turn without its signed blocks behind the first change, and how many entries had some. The very
-    object if it has none there."""
+    """The turn without its signed blocks behind the first change, and how many entries had signed blocks. The
+    same object if there are no blocks to take out."""
     at = _begin(number, turn.record.iterations, first)
     if at is None or dialect is None:
         return turn, 0

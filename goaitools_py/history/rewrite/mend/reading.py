@@ -36,7 +36,7 @@ def read_atoms(bench: Workbench, entries: Sequence[bytes]) -> Iterator[Atom]:
 
 
 def _written_again(bench: Workbench, entry: bytes) -> list[bytes]:
-    """An entry that the provider refuses, written from its content. [] if it has none."""
+    """An entry that the provider refuses, written from its content. [] without content."""
     made: list[bytes] = []
     failed = failed_calls(bench.wire, entry)
     for message in bench.dialect.view([entry]):

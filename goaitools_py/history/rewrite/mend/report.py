@@ -1,4 +1,4 @@
-"""What a repair did, and what it left.
+"""The report of a repair, and its result.
 
 Owns: the kinds of mending, the values that a repair returns, and the check of a history. Must never know: how
 anything is mended.
@@ -99,7 +99,7 @@ def require_valid(wire: str, entries: Sequence[bytes]) -> None:
 
 
 def problems(wire: str, entries: Sequence[bytes], *, open_end: bool = False) -> list[str]:
-    """What the provider would refuse in a history. [] for a provider API without rules."""
+    """The errors that the provider would find in a history. [] for a provider API without rules."""
     if wire not in rules.WIRES:
         return []
     return rules.check_history(wire, entries, open_end=open_end, unique_ids=False)
