@@ -61,7 +61,7 @@ class AsyncChat(Facade[AsyncBackend]):
 
     Args:
         backend: An `AsyncBackend`, or a name such as "openai:MODEL" or "sim".
-        defaults: Options that hold for every call. Single ones may be given by keyword.
+        defaults: Options that hold for every call. Each is also a keyword.
         codec: How blobs are protected; `PLAIN` means "I trust my storage".
         write_format: The version of the state's format to write, while workers of an older release run too.
             None: the newest one. See `goaitools_py.states.FORMAT_VERSIONS`.
@@ -283,8 +283,8 @@ class AsyncChat(Facade[AsyncBackend]):
     ) -> Step:
         """Make one step of a turn: one model call, or one round of tools.
 
-        A new message begins a turn. Without one, the step goes on with the unfinished turn of the state. Save
-        the state of each step: another process may make the next one, hours later.
+        A new message begins a turn. Without a new message, the step continues the unfinished turn of the
+        state. Save the state of each step: another process may make the next one, hours later.
 
         Args:
             state: As for `chat_with_state`.
@@ -412,7 +412,7 @@ class AsyncChat(Facade[AsyncBackend]):
         dry_run: bool = False,
         **fields: Unpack[CompactFields],
     ) -> CompactionReport:
-        """Compact now, outside a turn, whatever the trigger says. The report's `state` is the new blob.
+        """Compact now, outside a turn, without asking the trigger. The report's `state` is the new blob.
 
         Args:
             state: The conversation's blob.
@@ -534,11 +534,11 @@ class AsyncChat(Facade[AsyncBackend]):
                 turn runs.
             save_timeout: Seconds for which the save of a turn that was paid for is tried again while the
                 store is unavailable, and so is the release of its lease.
-            plain_title: Whether the conversation's title also stands in a column beside the blob, where lists
-                can show it and everyone who reads the database sees it. None: only without a keyed codec.
+            plain_title: True: the title is also in a plain column beside the blob. Lists can show it, and
+                every reader of the database can see it. None: only without a keyed codec.
             parts: "store" keeps archive and media beside the blob, in the store's table of parts: a save then
                 writes only the new parts. The store must be `stores.Parted`. "inline": in the blob.
-            stop_every: Seconds between two looks of a turn whether `Conversation.stop` was called anywhere.
+            stop_every: Seconds between two looks of a turn at the stop flag, which `Conversation.stop` sets.
                 The store must be `stores.Stopping`. None: a turn ends only where it runs.
 
         Returns:

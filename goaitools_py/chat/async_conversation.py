@@ -152,7 +152,7 @@ class AsyncConversation(KeptFacade):
         /,
         **fields: Unpack[ChatFields],
     ) -> ChatResult[Any]:
-        """Finish the stored turn: one that failed, that another process left, or that waits for `answers`.
+        """Finish the stored turn: it failed, another process left it, or it waits for `answers`.
 
         A repeated answer changes nothing: the stored reply is returned again, with `duplicate`. Raises
         `NothingToResumeError` if nothing is unfinished, or nothing is stored.
@@ -296,7 +296,7 @@ class AsyncConversation(KeptFacade):
         await self._run(changes.reset_flow(self._settings))
 
     async def stop(self) -> bool:
-        """Ask whoever runs a turn of this conversation to stop: another thread, process or machine.
+        """Ask the running turn of this conversation to stop, in any thread, process or machine.
 
         The turn must run on a conversation with ``stop_every=``. It stops before its next model call, or
         before it reads the next piece of a reply; a tool that runs is not interrupted. It then raises
@@ -314,9 +314,9 @@ class AsyncConversation(KeptFacade):
     async def is_running(self) -> bool:
         """True while a worker runs a turn of this conversation, and for `lease_ttl` seconds after one died.
 
-        The question disturbs no turn. Only of a store of your own with `lease` and without `is_held` it takes
-        the lease for a moment: a turn that begins just then waits a few milliseconds, and with
-        ``gate="reject"`` it raises `TurnInProgressError`.
+        The question disturbs no turn, with one exception. If a store of your own has `lease` and no
+        `is_held`, the lease is taken for a moment. A turn that begins just then waits a few milliseconds, and
+        with ``gate="reject"`` it raises `TurnInProgressError`.
 
         Raises:
             TypeError: The store has no leases.
@@ -351,8 +351,8 @@ class AsyncConversation(KeptFacade):
 
     async def erase(self, **misplaced: Unpack[NoFields]) -> int:
         """Delete everything that the store has of the conversation: its row, its parts, its lease, and bytes
-        that stand aside because they could not be read. Gives the number of rows, without parts; 0 if there
-        was nothing.
+        kept aside because they could not be read. Gives the number of rows, without parts; 0 if there was
+        nothing.
 
         A turn that runs elsewhere is waited for, as `send` does. Copies under other keys stay. A database may
         keep deleted rows (logs, free pages, backups); this package does not remove them.

@@ -54,17 +54,16 @@ class Chat(Facade[Backend]):
 
     Args:
         backend: A `Backend`, or a name such as "openai:MODEL" or "sim".
-        defaults: Options that hold for every call. Single ones may be given by keyword.
+        defaults: Options that hold for every call. Each is also a keyword.
         codec: How blobs are protected; `PLAIN` means "I trust my storage".
         write_format: The version of the state's format to write, while workers of an older release run too.
             None: the newest one. See `goaitools_py.states.FORMAT_VERSIONS`.
-        fallbacks: Backends, or names such as "anthropic:MODEL", that a turn goes on with if the provider is
-            down, in order; see docs/convert.md.
+        fallbacks: Backends, or names such as "anthropic:MODEL". A turn continues with them, in order, if the
+            provider is down; see docs/convert.md.
         fallback_rest: Seconds for which turns skip a provider that could not be reached, if there is a
             fallback. 0: each turn asks it first.
-        max_concurrent_calls: At most so many requests at a time, for each backend that is given by name. All
-            chats of this process with the same server, key and model wait in one queue. See
-            docs/providers.md.
+        max_concurrent_calls: The most requests at a time, for each backend that is given by name. All chats
+            of this process with the same server, key and model wait in one queue. See docs/providers.md.
         log_content: True: the logger ``goaitools_py.content`` gets the texts of the conversation. A function
             from text to text redacts each of them first. See docs/logging.md.
         telemetry: `goaitools_py.telemetry.Telemetry`, for spans and metrics. See docs/telemetry.md.
@@ -276,8 +275,8 @@ class Chat(Facade[Backend]):
     ) -> Step:
         """Make one step of a turn: one model call, or one round of tools.
 
-        A new message begins a turn. Without one, the step goes on with the unfinished turn of the state. Save
-        the state of each step: another process may make the next one, hours later.
+        A new message begins a turn. Without a new message, the step continues the unfinished turn of the
+        state. Save the state of each step: another process may make the next one, hours later.
 
         Args:
             state: As for `chat_with_state`.
@@ -405,7 +404,7 @@ class Chat(Facade[Backend]):
         dry_run: bool = False,
         **fields: Unpack[CompactFields],
     ) -> CompactionReport:
-        """Compact now, outside a turn, whatever the trigger says. The report's `state` is the new blob.
+        """Compact now, outside a turn, without asking the trigger. The report's `state` is the new blob.
 
         Args:
             state: The conversation's blob.
@@ -527,11 +526,11 @@ class Chat(Facade[Backend]):
                 turn runs.
             save_timeout: Seconds for which the save of a turn that was paid for is tried again while the
                 store is unavailable, and so is the release of its lease.
-            plain_title: Whether the conversation's title also stands in a column beside the blob, where lists
-                can show it and everyone who reads the database sees it. None: only without a keyed codec.
+            plain_title: True: the title is also in a plain column beside the blob. Lists can show it, and
+                every reader of the database can see it. None: only without a keyed codec.
             parts: "store" keeps archive and media beside the blob, in the store's table of parts: a save then
                 writes only the new parts. The store must be `stores.Parted`. "inline": in the blob.
-            stop_every: Seconds between two looks of a turn whether `Conversation.stop` was called anywhere.
+            stop_every: Seconds between two looks of a turn at the stop flag, which `Conversation.stop` sets.
                 The store must be `stores.Stopping`. None: a turn ends only where it runs.
 
         Returns:

@@ -409,7 +409,7 @@ class Facade(ABC, Generic[_B]):
     def _step_plan(
         self, state: State, answers: Answers | None, options: ChatOptions | None, fields: Mapping[str, Any]
     ) -> Plan:
-        """The plan of one step: it goes on with an unfinished turn unless there is a new message."""
+        """The plan of one step: it continues an unfinished turn unless there is a new message."""
         from ..history.info import has_open_turn
 
         plan = self._plan(state, options, fields, answers=answers)
@@ -461,7 +461,7 @@ def _rest(seconds: Any) -> float:
 
 
 def _limit_of_calls(given: int | None, backend: Any) -> int | None:
-    """The option `max_concurrent_calls`, which is for backends that are given by name."""
+    """The option `max_concurrent_calls`. It is for backends that are given by name."""
     if given is None:
         return None
     if not isinstance(backend, str):

@@ -3,8 +3,8 @@
 Owns: the tool's arguments, the choice of the conversation of a call, and the tool's result. Must never know:
 the inside of a turn of either chat.
 
-Each call is one message to the inner conversation, under the call's idempotency key. So a call that runs
-again after a crash gets the stored reply, if the inner turn had ended; else that turn goes on.
+Each call is one message to the inner conversation, under the call's idempotency key. After a crash the call
+runs again. It gets the stored reply if the inner turn had ended; else the inner turn continues.
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ def _key(ctx: ToolContext[Any], name: str, key: Callable[[ToolContext[Any]], str
 
 
 def _given(ctx: ToolContext[Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    # A call of an earlier turn may wait in there: the outer model was told that it was denied.
+    # The inner conversation may have a waiting call of an earlier turn. The outer model was told that it was
+    # denied.
     deps = {} if ctx.deps is None else {"deps": ctx.deps}
     return {**deps, "on_pending": "deny", **fields}
 

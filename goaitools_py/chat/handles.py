@@ -141,7 +141,7 @@ class Turn(_Handle[T]):
         return self._finished()
 
     def cancel(self) -> None:
-        """Give the turn up where it stands; `state` stays valid. After the turn's end nothing happens.
+        """Cancel the turn at this point; `state` stays valid. After the turn's end nothing happens.
 
         Any thread may call this, for example the thread of a stop button. The reader's iteration then ends:
         at once if it waits for more of a reply or for tools in worker threads. If it waits for the reply's
@@ -212,7 +212,7 @@ class AsyncTurn(_Handle[T]):
         return self._finished()
 
     async def cancel(self) -> None:
-        """Give the turn up where it stands; `state` stays valid. After the turn's end nothing happens.
+        """Cancel the turn at this point; `state` stays valid. After the turn's end nothing happens.
 
         Any task of the loop may call this. The iteration of a reader in another task ends at once. When this
         returns, the response is closed, and the running tools are cancelled.

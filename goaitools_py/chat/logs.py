@@ -1,7 +1,7 @@
 """The log records of a turn, for the standard library's ``logging``.
 
-Owns: the names of loggers and of events, the facts of each record, and who may see content. Must never know:
-how a turn runs, or where records go.
+Owns: the names of loggers and of events, the facts of each record, and the logger of content. Must never
+know: how a turn runs, or where records go.
 
 Every record has its name in ``record.event``, such as "tool.finished", and its facts as attributes
 (``extra=``). Messages and results of tools are logged only if a chat was made with ``log_content=``, and only
@@ -67,7 +67,7 @@ def checked_content(log_content: LogContent) -> LogContent:
 
 
 def _made() -> dict[str, Logger]:
-    import logging  # not at the top: it is a tenth of what importing this package takes
+    import logging  # not at the top: it takes a tenth of this package's import time
 
     for name in _CHILDREN:
         _loggers[name] = logging.getLogger(f"goaitools_py.{name}")

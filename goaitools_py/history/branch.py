@@ -122,8 +122,8 @@ def _without_newest(
 def _since_cut(state: ConversationState) -> int:
     """How many closed turns are younger than the newest cut.
 
-    A cut that took nothing away counts only if its record is in the archive: a turn that it changed has its
-    original there, and must not be taken out of the history alone.
+    A cut that removed nothing counts only if its record is in the archive. Then the originals of its turns
+    are there, and these turns must not be taken out of the history alone.
     """
     closed = closed_turns(state)
     kept = any(part.kind == ARCHIVE for part in state.parts)

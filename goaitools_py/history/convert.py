@@ -190,11 +190,11 @@ def state_of_entries(
 
 
 def _mended(entries: Sequence[bytes], dialect: Dialect) -> tuple[Mended, bool]:
-    """The history as its provider takes it, in forms that every server of the API takes. True: a model reads
-    something else then."""
+    """The history as its provider takes it, in forms that every server of the API takes. True: the text for a
+    model has changed."""
     formed = narrow.narrowed(dialect.wire, entries, fully=False)
     left = [entry for entry in formed.entries if entry]
-    # A change counts for the entry that stands now where the changed one stood.
+    # A change counts for the entry that now has the place of the changed entry.
     places = list(accumulate(map(bool, formed.entries), initial=0))
     changes = tuple((kind, min(places[at], max(len(left) - 1, 0))) for kind, at in formed.log)
     with suppress(StateInvalidError):

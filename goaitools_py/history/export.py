@@ -140,7 +140,7 @@ def export_state(
 ) -> dict[str, Any]:
     """Give everything that a state holds as JSON-able values; `import_state` makes the state of them again.
 
-    The export is not protected, also if the state is: it has all that was said, in plain text.
+    The export is not protected, also if the state is. It has all messages in plain text.
 
     Args:
         blob: The state.

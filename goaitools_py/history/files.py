@@ -77,8 +77,8 @@ def _status(path: str | os.PathLike[str]) -> os.stat_result | None:
 
 
 def _is_open_file(path: str | os.PathLike[str]) -> bool:
-    """True for a name of a file that this process has open, such as ``/dev/stdout``. Whoever opened it goes
-    on to read that file, and not one that takes its place."""
+    """True for a name of a file that this process has open, such as ``/dev/stdout``. A reader that has it
+    open would not see a new file in its place."""
     return os.path.abspath(path).startswith(("/dev/", "/proc/"))
 
 

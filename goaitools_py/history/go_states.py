@@ -156,7 +156,7 @@ def _entries(raw: bytes, most: int) -> list[bytes]:
     with suppress(RawJSONError):
         items = rawjson.items(raw)
         check_limit("max_entries", most, len(items))
-        # A JSON string has no line break of its own, so those that are here stand between its values.
+        # A JSON string cannot hold a raw line break, so each line break here is between values.
         entries = [bytes(item).replace(b"\r", b" ").replace(b"\n", b" ") for item in items]
         for entry in entries:
             rawjson.members(entry)

@@ -120,7 +120,7 @@ class StateInfo(Value, frozen=True, kw_only=True):
     @property
     def warning_level(self) -> Literal["", "approaching", "at_limit"]:
         """How near the history is to a limit: "approaching" from 70 %, "at_limit" from 90 % of the fullest in
-        `filled`. These are the default `context_marks`; a chat with other marks warns at those."""
+        `filled`. These are the default `context_marks`; a chat with other marks warns at its own marks."""
         fullest = max(self.filled.values(), default=0.0)
         approaching, at_limit = CONTEXT_MARKS
         return "at_limit" if fullest >= at_limit else "approaching" if fullest >= approaching else ""
@@ -148,7 +148,7 @@ def has_open_turn(blob: bytes, *, codec: Codec, binding: Any) -> bool:
 
 
 def refs_of(blob: bytes, *, codec: Codec, binding: Any) -> dict[str, str]:
-    """The ids that an event carries if it is told between two turns; see `Event`."""
+    """The ids of an event between two turns; see `Event`."""
     state = load_state(blob, codec=codec, binding=binding)
     id = state.meta.id
     return {"conversation_id": id, "turn_ref": turn_ref(id, newest_number(state))}

@@ -1,9 +1,9 @@
 """Rebase: two states that grew from the same base become one state with the additions of both.
 
-Owns: the pure step from three blobs to one. Must never know: a store, or who saved first.
+Owns: the pure step from three blobs to one. Must never know: a store, or which worker saved first.
 
 The additions of `theirs` stay where they are, and the additions of `mine` follow. Appended messages can
-always be joined. Turns can be joined if only one side has new ones. If both sides have new turns, that is a
+always be joined. Turns can be joined if only one side has new turns. If both sides have new turns, that is a
 conflict, unless the caller allows it: then the model has answered the later turns without the earlier ones.
 """
 
@@ -208,7 +208,8 @@ def _without(state: ConversationState, other: ConversationState, old: Conversati
 def _unsaid(
     state: ConversationState, old: ConversationState, other: ConversationState | None
 ) -> list[InboxItem]:
-    """The messages that wait in the state and not in the old one. With `other`: only those that it lacks."""
+    """The messages that wait in the state and not in the old state. With `other`: only messages that the
+    other state lacks."""
     added = _added(old.inbox, state.inbox)
     if other is None or not added:
         return added

@@ -92,8 +92,8 @@ def _transcript(
 ) -> list[_Numbered]:
     """Each turn once, by number, in its oldest form. That is the original; later forms are copies.
 
-    Turns from before a repair come last: such an original may be unreadable. It counts only if no later form
-    of the turn is left.
+    Turns from before a repair come last, because such an original may be unreadable. It counts only if no
+    later form of the turn is left.
     """
     dialects = {wire: dialect}
     kept: list[_Numbered] = []

@@ -25,8 +25,8 @@ def upgrade_state(
 ) -> bytes:
     """Write a state in the newest version of the format, sealed with the first key of its codec.
 
-    Its content, its revision and its times do not change. A state that is so already is checked and returned
-    as it is: a loop over all states writes only those that it has to, and may be stopped and run again.
+    Its content, its revision and its times do not change. A state that is up to date is checked and returned
+    as it is. So a loop over all states writes only outdated states, and may be stopped and run again.
 
     Args:
         blob: The state. Its parts must be in it, if they are to get the newest key too.

@@ -27,7 +27,7 @@ def verify_state(
     be a JSON object, and each row must have a form that this release writes. The calls of an unfinished turn
     must be the calls of its last reply.
 
-    A turn checks only what it reads. Call this for backups, and after a migration of a database.
+    A turn checks only the parts that it reads. Call this for backups, and after a migration of a database.
 
     Args:
         blob: The stored value.

@@ -58,8 +58,8 @@ class Renewal:
         self._thread.start()
 
     def end(self) -> None:
-        """Stop, and wait for a renewal that is under way. A renewal that the store does not answer goes
-        on."""
+        """Stop, and wait for a renewal that is under way. A renewal without an answer of the store
+        continues."""
         self._over.set()
         watch, self._watch = self._watch, None  # drop the reference: the watch holds this renewal
         if watch is not None:

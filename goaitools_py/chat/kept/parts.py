@@ -116,7 +116,7 @@ def joined(
 
     Raises:
         StatePartMissingError: The head lists a part of these kinds that is not there.
-        StateCorruptError: The bytes of a part are not those that the head lists.
+        StateCorruptError: The bytes of a part do not match the digest in the head.
     """
     loaded = {part.name: part.data for part in found.parts}
     try:

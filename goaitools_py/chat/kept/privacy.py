@@ -3,9 +3,9 @@
 Owns: which rows of a store belong to a conversation, and the order in which they are changed. Must never
 know: an engine of a store, or how a text is taken out of a state.
 
-A conversation has a row of its own, with its parts. Bytes that could not be read may stand aside, under keys
-that begin with the conversation's key; see `Row.set_aside`. A redaction and an erasure hold the lease. So
-they wait for a turn that runs, and no turn begins meanwhile.
+A conversation has a row of its own, with its parts. Bytes that could not be read may be kept aside, under
+keys that begin with the conversation's key; see `Row.set_aside`. A redaction and an erasure hold the lease.
+So they wait for a turn that runs, and no turn begins meanwhile.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ def erasing(settings: RowSettings) -> Callable[[Row], Flow[int]]:
 
 
 def _keys_aside(settings: RowSettings) -> Flow[list[str] | None]:
-    """The keys of the bytes that stand aside; None if the store cannot list."""
+    """The keys of the bytes aside; None if the store cannot list."""
     if not callable(getattr(settings.store, "list", None)):
         return None
     prefix, found, cursor = aside_prefix(settings.key), [], None

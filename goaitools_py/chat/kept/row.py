@@ -3,9 +3,9 @@
 Owns: compare-and-swap, rebasing on the state of another worker, saves without an answer, and the place for
 unreadable bytes. Must never know: an engine of a store, a model, or whether its caller is async.
 
-It stands on three files: the calls of the store (`row_calls`), the lease (`row_lease`), and the load and save
-of head and parts (`row_parts`). All of them are flows: they yield effects (`flow`), in most cases an `Invoke`
-of one of the store's methods.
+It is built on three files: the calls of the store (`row_calls`), the lease (`row_lease`), and the load and
+save of head and parts (`row_parts`). All of them are flows: they yield effects (`flow`), in most cases an
+`Invoke` of one of the store's methods.
 
 A row knows two blobs. `stored` is the blob in the store. `mine` is the state that the caller of this row has
 seen. They differ if another worker has appended something while the caller worked. Then a new state that grew
@@ -51,7 +51,7 @@ def aside_prefix(key: str) -> str:
 
 
 def is_aside(other: str, key: str) -> bool:
-    """True for a key under which unreadable bytes of `key` stand aside."""
+    """True for a key under which unreadable bytes of `key` are kept."""
     prefix = aside_prefix(key)
     digits = other[len(prefix) :]
     return other.startswith(prefix) and len(digits) == _DIGITS and not digits.strip("0123456789abcdef")
@@ -277,7 +277,7 @@ class Row(RowParts):
         """Keep the stored bytes, which cannot be read, under another key. The next save begins anew.
 
         Gives the suffix of that key. The same bytes get the same key, so that they are kept once. A store of
-        parts keeps all parts of the key there too, whoever has written them.
+        parts keeps all parts of the key there too, also the parts of other writers.
         """
         store, head, parts = self.settings.store, self.stored, ()
         if self._is_parted:

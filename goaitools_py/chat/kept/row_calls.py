@@ -36,7 +36,7 @@ class RowSettings(Value, frozen=True, kw_only=True):
     `concurrent_turns`: True puts a turn behind another worker's turn instead of raising a conflict.
     `save_timeout`: for how many seconds the save of a paid turn, or the release of a lease, is tried again
     while the store is unavailable.
-    `with_title`: True if the title stands in a plain column beside the blob.
+    `with_title`: True if the title is in a plain column beside the blob.
     `converts`: True if turns convert states of other provider APIs. Then the stored state may be of another
     API.
     `longest_wait`: seconds after which each call has ended, for a store without an attribute of this name. 0

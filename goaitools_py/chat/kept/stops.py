@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 __all__ = ["StopWatch", "running_flow", "stop_flow"]
 
 PAUSE_OF_WAIT: Final = 10
-"""The pause after a look without an answer is at least so many times as long as the look took. So a store
-that has fallen silent does not hold up a reply at each piece."""
+"""After a look without an answer, the pause is at least this number times as long as the look. So a silent
+store does not delay a reply at each piece."""
 
 
 class StopWatch:
-    """Looks at the stop flag while a turn runs: before a model call, and before the next piece of a reply is
-    read, but not more often than every `stop_every` seconds. So a tool that runs is not interrupted. A short
-    turn looks once: when it begins, to clear an old flag."""
+    """Looks at the stop flag before a model call, and before the next piece of a reply is read. There are at
+    least `stop_every` seconds between two looks. So a tool that runs is not interrupted. A short turn looks
+    once: when it begins, to clear an old flag."""
 
     def __init__(self, row: Row) -> None:
         settings = row.settings

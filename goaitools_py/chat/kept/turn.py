@@ -245,7 +245,7 @@ class KeptTurn:
             yield effect
 
     def _save(self, blob: bytes) -> Flow[None]:
-        """Save the state of a turn that goes on. Raises if another worker had a turn meanwhile."""
+        """Save the state of a turn that is not at its end. Raises if another worker had a turn meanwhile."""
         yield from self._row.commit(blob, is_there=self._is_there)
         self._has_saved = True
         yield from self._tell_saved()
@@ -324,8 +324,9 @@ class KeptTurn:
             raise exc from exc.__cause__
         self._is_noted, self._end = True, stored
         if stops is not None:
-            # After the save: if this worker dies in between, the flag still says that no worker goes on with
-            # the turn. Before the lease is given back: after that, the flag may be meant for the next turn.
+            # After the save: if this worker dies in between, the flag still says that no worker shall
+            # continue the turn. Before the lease is given back: after that, the flag may be meant for the
+            # next turn.
             with suppress(Exception):  # the next turn takes the flag away, too
                 yield from stops.clear()
         yield from self._tell_saved()

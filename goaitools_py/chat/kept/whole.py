@@ -77,9 +77,10 @@ class WholeRow:
         return bool(self._kept) and pieces_of(new, self._codec, self._binding).names != self._kept
 
     def save(self, new: bytes, *, with_title: bool | None = None) -> None:
-        """Replace the state, if the row is still as it was loaded. Parts go where the old ones were.
+        """Replace the state, if the row is still as it was loaded.
 
-        `with_title`: whether the title stands in plain beside the blob; None: only if the blob is plain.
+        If the store has parts of the old state, it gets the parts of the new one.
+        `with_title`: True if the title is in a plain column beside the blob; None: only if the blob is plain.
 
         Raises `StateConflictError` if another worker saved meanwhile.
         """

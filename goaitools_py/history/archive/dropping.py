@@ -1,7 +1,7 @@
 """Drop the oldest parts of an archive that is too large.
 
-Owns: which part goes, and the row "evicted" of the journal of cuts, which says how many records and bytes
-went. Must never know: how large an archive may be.
+Owns: the choice of the part, and the row "evicted" of the journal of cuts, with the number of dropped records
+and bytes. Must never know: how large an archive may be.
 """
 
 from __future__ import annotations

@@ -86,7 +86,8 @@ def marked(turns: Sequence[ClosedTurn], rest: Sequence[ClosedTurn]) -> list[Clos
 
 def _copy(turn: ClosedTurn) -> ClosedTurn:
     facts = {name: value for name, value in turn.record.facts.items() if name != "n"}
-    # The number stands last, as `with_numbers` writes it, so that an undone cut gives back the same bytes.
+    # The number is the last fact, as `with_numbers` writes it, so that an undone cut gives back the same
+    # bytes.
     facts |= {_COPY_FACT: True, "n": turn.record.facts["n"]}
     return replace(turn, record=replace(turn.record, facts=facts))
 
@@ -100,7 +101,8 @@ def with_record(
     *,
     at: int,
 ) -> ConversationState:
-    """The state after a cut, with a record of the cut in its archive. The oldest parts go if need be.
+    """The state after a cut, with a record of the cut in its archive. The oldest parts are dropped if the
+    room is needed.
 
     A record that is larger than the whole archive may be is not kept: its cut cannot be undone.
 
@@ -108,7 +110,7 @@ def with_record(
         cut: The state after the cut. The newest row of its journal of cuts describes this cut.
         old: The state before it.
         turns: The turns before it, each with its number.
-        rest: The turns after it. A turn that stayed as it was is the very object.
+        rest: The turns after it. An unchanged turn is the same object.
         retention: How much is kept.
         at: Now, in milliseconds after the conversation began.
     """
@@ -214,7 +216,7 @@ def with_joined(
 ) -> ConversationState:
     """The state with the new part of its archive joined to the part that `with_room` gave.
 
-    `stored`: the bytes of that part. The very object if they are damaged.
+    `stored`: the bytes of that part. The same object if they are damaged.
     """
     older = with_room(state.parts)
     if older is None:

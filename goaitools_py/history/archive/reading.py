@@ -1,6 +1,6 @@
 """Read the records of an archive, and check them.
 
-Owns: whole records, and the chain of their digests. Must never know: who reads them.
+Owns: whole records, and the chain of their digests. Must never know: the readers.
 """
 
 from __future__ import annotations

@@ -17,10 +17,10 @@ first.
               voice    a digest of model, endpoint, preamble and tools of the last request before the cut
               media    the digests of the media that the entries name, see `media`; left out without any
 
-A record holds each turn that does not stand in the new history exactly as it was directly before the cut:
-removed, reworded, without its signed blocks, with a context block more or less. The turns that stayed are not
-in it. In the history, a turn that was changed has the fact "c": it is a copy, and its original is in the
-archive. The row of the cut in the journal names the digest of its record as "record".
+A record holds each turn that the cut removed or changed, as it was directly before the cut. A change is a
+rewording, a loss of signed blocks, or a context block more or less. Unchanged turns are not in it. In the
+history, a turn that was changed has the fact "c": it is a copy, and its original is in the archive. The row
+of the cut in the journal names the digest of its record as "record".
 """
 
 from __future__ import annotations
@@ -153,10 +153,10 @@ def part_of(records: Sequence[tuple[Sequence[bytes], Sequence[bytes]]], codec: C
 
 
 def check_archive(parts: Sequence[Part], codec: Codec, binding: Any = None) -> None:
-    """Refuse an archive of far more JSON values than a state and the stored bytes, before it is read.
+    """Refuse an archive with far more JSON values than a state and the stored bytes, before it is read.
 
     Raises:
-        StateError: It has so many, or a part is elsewhere, or damaged.
+        StateError: It has too many values, or a part is elsewhere or damaged.
     """
     stored = sum(part.stored_len for part in parts)
     records, most = sum(part.entries for part in parts), hard_limits(codec).max_entries + stored
@@ -248,8 +248,8 @@ def _record(columns: Sequence[bytes], entries: Sequence[bytes], turns: Sequence[
 
 
 def _fit(places: Sequence[int], stays: Sequence[int]) -> bool:
-    """Tell whether both grow, and whether the turns of the record and those that stayed fill all places of
-    the history before the cut. Then the turns that stayed have the places that the record leaves free."""
+    """Tell whether both lists grow, and whether changed and unchanged turns together fill all places of the
+    history before the cut. Then the turns that stayed have the places that the record leaves free."""
     grow = all(a < b for one in (places, stays) for a, b in pairwise(one))
     return grow and (not places or places[-1] < len(places) + len(stays))
 

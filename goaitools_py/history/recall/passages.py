@@ -31,7 +31,7 @@ from ..info import when
 __all__ = ["Passage", "passages_of", "searched_parts"]
 
 MOST_BYTES: Final = 32 * 2**20
-"""Raw bytes of the archive that one call searches, the newest ones."""
+"""How many raw bytes of the archive one call searches, from the newest on."""
 
 _MOST_ARGUMENTS: Final = 300
 
@@ -52,7 +52,7 @@ class Passage(Value, frozen=True, kw_only=True):
 
 
 def searched_parts(state: ConversationState) -> tuple[Part, ...]:
-    """The parts of the archive that a call searches, oldest first: the newest ones, up to `MOST_BYTES`."""
+    """The newest parts of the archive, up to `MOST_BYTES`, which a call searches. Oldest first."""
     found: list[Part] = []
     left = MOST_BYTES
     for part in reversed([part for part in state.parts if part.kind == ARCHIVE]):
@@ -158,6 +158,6 @@ def _lines(messages: Iterable[Message], asked: set[str]) -> Iterable[str]:
 
 
 def _line(who: str, said: str) -> str:
-    """A message as lines. The later ones are indented, so that no text can look like another message."""
+    """A message as lines. Later lines are indented, so that no text can look like another message."""
     lines = "\n  ".join(said.strip().splitlines())
     return f"{who}: {lines}"

@@ -29,7 +29,7 @@ PREFIX: Final = 5
 """Letters of a word that count."""
 
 MOST_TERMS: Final = 64
-"""The terms of a query that count: the first ones."""
+"""How many terms of a query count, from the first on."""
 
 _K1: Final = 1.2
 _B: Final = 0.75
@@ -58,7 +58,7 @@ def prepared(text: str) -> str:
 
 
 def terms_of(query: str) -> list[str]:
-    """The terms of a query, each once, as they stand in a prepared text."""
+    """The terms of a query, each once, in the form of a prepared text."""
     found: dict[str, None] = {}
     for word in prepared(query).split():
         if _RUN.fullmatch(word):

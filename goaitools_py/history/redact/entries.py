@@ -22,7 +22,7 @@ from .matching import ROUNDS, Finder, found_again, quoted
 __all__ = ["Redactor"]
 
 _DEEPEST: Final = 6
-"""How deep JSON in strings of JSON is read as JSON. Deeper ones are read as text."""
+"""How deep JSON in strings of JSON is read as JSON. Deeper JSON is read as text."""
 
 _MOST_INNER: Final = 2_000_000
 """How many JSON values the strings of JSON may have that are read as JSON in one pass. A string is read twice
@@ -33,7 +33,7 @@ _BEGINNINGS: Final = ("{", "[", " ", "\n")
 
 _SHORT: Final = 64
 _MOST_ABSENT: Final = 2**16
-"""So many short texts without a match are remembered: a state may have one of them a million times."""
+"""How many short texts without a match are remembered: a state may repeat one of them a million times."""
 
 _SAFE: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
@@ -219,7 +219,7 @@ class Redactor:
             self._structure(item, key, kind, edits)
 
     def _parts(self, node: Node, key: str, kind: str, edits: Edits) -> None:
-        """An array. Texts of parts that stand side by side are also searched as one text."""
+        """An array. Texts of parts side by side are also searched as one text."""
         run: list[Node] = []
         for item in node.plain_texts(words.TEXT_PARTS):
             if isinstance(item, list):
@@ -376,8 +376,8 @@ def _addresses(node: Node) -> Iterable[str]:
 
 
 def _cut(texts: Sequence[str], spans: Sequence[tuple[int, int]], replacement: str) -> list[str]:
-    """The texts without these places of all of them joined. The replacement stands where a place begins; a
-    text of which nothing is left also gets it."""
+    """Cut these places out of the texts; they count in the joined text. The replacement is put where a place
+    begins, and into each text that would be empty."""
     found: list[str] = []
     begin = 0
     for text in texts:

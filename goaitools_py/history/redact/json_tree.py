@@ -55,8 +55,8 @@ class Node:
         return self._tree.hits(self.start, self.end)
 
     def plain_texts(self, kinds: frozenset[str]) -> Iterator[Node | list[Node]]:
-        """The elements of an array. Parts side by side that are written as most are, with a type of these
-        kinds, a text, and nothing else, and without a hit beside their texts, come as a list of the texts."""
+        """The elements of an array. Parts side by side come as a list of their texts, if each has only a type
+        of these kinds and a text, in the usual form, and no hit outside the text."""
         return self._tree.plain_texts(self, kinds)
 
     def has_hits_beside(self, inner: Node) -> bool:
@@ -214,7 +214,7 @@ class _Tree:
         return hits
 
     def may_name(self, node: Node, name: str) -> bool:
-        """True if a key may stand in an object. False is certain."""
+        """True if a key may be in an object. False is certain."""
         written = self.text.find(f'"{name}"', node.start, node.end)
         return written >= 0 or self.text.find("\\", node.start, node.end) >= 0
 

@@ -61,11 +61,11 @@ class Finder:
         return "\\" not in text and "&" not in text and not self.spans(text)
 
     def is_surely_found(self, text: str) -> bool:
-        """True if the text has a match as it stands. False may also mean that it has one."""
+        """True if the text has a match without unescaping. False does not mean that it has no match."""
         return self._literal is not None and self._literal in text
 
     def spans(self, text: str) -> list[_Span]:
-        """The places of all matches, in order; overlapping ones are joined, empty ones left out."""
+        """The places of all matches, in order; overlapping places are joined, empty places are left out."""
         if self._literal is not None and self._literal not in text:
             return []
         return _joined(self._find(text), len(text)) if text else []
@@ -158,7 +158,7 @@ def _overlaps_itself(text: str) -> bool:
 
 
 def _suspects(text: str) -> re.Pattern[str]:
-    """A text has a match if it stands there, or in an escaped form, or in JSON, or as base64."""
+    """A pattern for texts that may have a match: in plain form, escaped, in JSON, or as base64."""
     letter, least = "[A-Za-z0-9+/]", len(text.encode("utf-8", "replace")) * 4 // 3
     base64 = rf"(?={letter}{{{least}}})(?:{letter}{{4}})*+(?:{letter}{{2}}==|{letter}{{3}}=)?"
     return re.compile(rf'{re.escape(text)}|[\\&]|\A"?(?:[{{\[ \n]|data:|{base64}"?\Z)')
@@ -208,7 +208,7 @@ class _Escape(NamedTuple):
 
 
 class _Layer(NamedTuple):
-    """Where each character of an unescaped text stands in the escaped one. At each break the distance
+    """The place of each character of an unescaped text in the escaped text. At each break the distance
     changes."""
 
     starts: Sequence[int]
@@ -279,7 +279,7 @@ def _unit(found: str) -> str:
 
 
 _MARK: Final = "\U0010ffff"
-"""Stands for an escaped backslash until all other escapes are undone."""
+"""A placeholder for an escaped backslash until all other escapes are undone."""
 _UNITS: Final = re.compile(rf"{_PAIR}|{_UNIT}")
 _JSON: Final = _Escape(
     re.compile(rf'{_PAIR}|{_UNIT}|\\["\\/bfnrt]'), lambda found: _unit(found), _without_json, quoted

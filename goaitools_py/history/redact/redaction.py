@@ -1,4 +1,4 @@
-"""Redaction: a state without a text, wherever it stands.
+"""Redaction: remove a text from all places of a state.
 
 Owns: the order of the steps, and the report. Must never know: how an entry is rewritten, or a store.
 
@@ -49,7 +49,7 @@ class Redaction(Value, frozen=True, kw_only=True):
             before the first change, and compactions that the provider made. They cannot be searched.
         dropped: How many values of a later release were dropped, because this release cannot read them.
         erased: Of a kept conversation: how many rows of unreadable bytes were deleted; None if the store
-            cannot list its rows, and such rows cannot be found. 0 otherwise.
+            cannot list its rows, so that they cannot be found. 0 for a state alone.
     """
 
     _unshown = frozenset({"state"})
@@ -130,8 +130,8 @@ def redact_state(
         return found
     meta = msgspec.structs.replace(state.meta, rev=given.meta.rev + 1, parent=digest8(bytes(blob)[:112]))
     if places:
-        # A redaction has no clock, so the row has the time of the last write. It tells another worker, who
-        # saves a turn on the state before, that the history is another one now.
+        # A redaction has no clock, so the row has the time of the last write. It tells another worker, which
+        # saves a turn on the old state, that the history has changed.
         meta = msgspec.structs.replace(meta, cuts=with_cut(meta, meta.updated, REDACTED, 0, 0))
     limits = hard_limits(codec)
     new = dump_state(replace(state, meta=meta), codec=codec, binding=binding, limits=limits)

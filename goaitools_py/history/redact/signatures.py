@@ -1,11 +1,11 @@
 """Take out the signed blocks behind a change.
 
-Owns: which turns stand behind the first change, and these turns without their signed blocks. Must never know:
+Owns: which turns are behind the first change, and these turns without their signed blocks. Must never know:
 the cause of a change.
 
-A provider signs a block together with all that stands before it. So a change in an entry makes all signed
-blocks behind it invalid, and they leave. Blocks before it stay valid, and stay. Turns of the history and of
-the archive are compared by their numbers: an undone cut puts them back in this order.
+A provider signs a block together with its prefix. So a change in an entry makes all signed blocks behind it
+invalid, and they leave. Blocks before it stay valid, and stay. Turns of the history and of the archive are
+compared by their numbers: an undone cut puts them back in this order.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def open_unsigned(
 
 
 def _begin(number: int, iterations: Sequence[Iteration], first: tuple[int, int] | None) -> int | None:
-    """The place of the first entry of a turn behind the first change; None if all stand before it."""
+    """The place of the first entry of a turn behind the first change; None if all are before it."""
     if first is None or number < first[0]:
         return None
     if number > first[0]:

@@ -91,5 +91,5 @@ def is_media_text(key: str, value: str, kind: str) -> bool:
 
 
 def placeholder_type(kind: str) -> str | None:
-    """The type of a text that may stand in the place of a part of this type; None for other types."""
+    """The type of a text that may replace a part of this type; None for other types."""
     return _PLACEHOLDERS.get(kind)

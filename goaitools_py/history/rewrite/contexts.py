@@ -1,6 +1,6 @@
 """Context blocks and cuts: only the newest block stays.
 
-Owns: how the blocks of a history are found, and how the older ones are taken out. Must never know: why the
+Owns: how the blocks of a history are found, and how the older blocks are taken out. Must never know: why the
 history is cut.
 
 A context block (`ChatOptions.context`) is sent once and is valid until the next one. So when a cut removes

@@ -266,7 +266,7 @@ def cut_to(
 def is_providers(kept: Sequence[TurnView], request: CompactionRequest) -> bool:
     """True for a cut that only applies a compaction of the provider: signed blocks stay valid.
 
-    The provider's compaction stands first, and the newest turns follow unchanged.
+    The provider's compaction comes first, and the newest turns follow unchanged.
     """
     if not kept or not kept[0].has_boundary:
         return False

@@ -61,7 +61,7 @@ def narrowed(
 
 
 def _is_read(found: narrow.Narrowed, *, at_most: int | None) -> bool:
-    """True if a model reads something else now, among so many entries; None: among all."""
+    """True if the text for a model has changed in the first `at_most` entries; None: in all."""
     return any(narrow.is_read(kind) for kind, at in found.log if at_most is None or at < at_most)
 
 
@@ -99,7 +99,7 @@ def _turns(turns: Sequence[ClosedTurn], found: narrow.Narrowed) -> Iterator[Clos
 def _opened(turn: OpenTurn, found: narrow.Narrowed, start: int) -> OpenTurn:
     """The open turn with its new entries, journal and facts. `start`: the place of its first entry."""
     entries, ids = found.entries[start:], _ids(found, start, start + len(turn.entries))
-    # Behind the last reply stand entries that no model wrote, and closing would give them an iteration.
+    # The entries behind the last reply are not from a model, and closing would give them an iteration.
     end = len(turn.entries) - len(turn.letters)
     answered = replace(turn, entries=turn.entries[:end], letters="").closed()
     left = answered.with_entries(entries[:end])

@@ -121,7 +121,7 @@ def _turns(
 ) -> tuple[list[ClosedTurn], list[ClosedTurn]]:
     """The turns with their mended entries, and the old turns of which nothing is left.
 
-    An added entry belongs to the turn in which it stands. Behind a reply it belongs to the next iteration.
+    An added entry belongs to the turn at its place. Behind a reply it belongs to the next iteration.
     """
     places = [
         (turn, iteration, letter)
@@ -137,7 +137,7 @@ def _turns(
         letter = one.letter
         if one.source is not None:
             *place, was = places[one.source]
-            # Never back: an entry that was moved towards the beginning belongs to the place where it stands.
+            # Never back: an entry that was moved towards the beginning belongs to its new place.
             turn, iteration = max((turn, iteration), (place[0], place[1]))
             letter = was if one.entry is given[one.source] else letter
         elif last == ASSISTANT:

@@ -3,11 +3,10 @@
 Owns: the stored rewrite that takes out signed thinking and reasoning, and the mark of the blocks that stay.
 Must never know: why the prefix changed, or which blocks a provider signs (that is the dialect's).
 
-Some providers sign a block together with its prefix: everything that stands before it. Behind another prefix
-they refuse or drop this block and all signed blocks after it. So signed blocks are taken out of the whole
-closed history at once, never out of its middle only. An open turn keeps its signed blocks: its next request
-asks the provider to drop the blocks that do not fit. They are taken out only if the provider refuses that,
-too.
+Some providers sign a block together with its prefix: everything before it. Behind another prefix they refuse
+or drop this block and all signed blocks after it. So signed blocks are taken out of the whole closed history
+at once, never out of its middle only. An open turn keeps its signed blocks: its next request asks the
+provider to drop the blocks that do not fit. They are taken out only if the provider refuses that, too.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def is_signed(entries: Sequence[bytes], dialect: Dialect) -> bool:
 
 
 def unsigned_turns(turns: Sequence[ClosedTurn], dialect: Dialect) -> list[ClosedTurn]:
-    """The turns without their signed blocks. An entry of which nothing is left is taken out."""
+    """The turns without their signed blocks. An entry without any content left is taken out."""
     return [turn.with_entries(dialect.unsigned(turn.entries)) for turn in turns]
 
 
@@ -46,7 +45,7 @@ def unsign_open(state: ConversationState, dialect: Dialect) -> ConversationState
     turn = state.open
     if turn is None or not is_signed(turn.entries, dialect):
         return state
-    # Behind the last reply stand entries that no model wrote, and closing would give them an iteration.
+    # The entries behind the last reply are not from a model, and closing would give them an iteration.
     end = len(turn.entries) - len(turn.letters)
     answered = replace(turn, entries=turn.entries[:end], letters="").closed()
     left = answered.with_entries(dialect.unsigned(answered.entries))

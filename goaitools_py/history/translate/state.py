@@ -66,7 +66,7 @@ def translated(
     Args:
         state: The conversation.
         source: Reads its entries.
-        target: Writes the new ones.
+        target: Writes the new entries.
         at: Now, in milliseconds after the conversation began; None: when the state was written last.
 
     Raises:
@@ -192,7 +192,7 @@ def _end(raw: bytes, known: frozenset[str], books: Books) -> bytes:
     return left if rawjson.names(left) else b""
 
 
-# ---------------------------------------------------------------------------------------- what is open
+# ---------------------------------------------------------------------------------------- the open turn
 
 
 def _goes_on(opened: OpenTurn, source: Dialect, target: Dialect) -> bool:

@@ -1,4 +1,4 @@
-"""Mending: a history that its provider refuses becomes one that it takes. Entries in, entries out.
+"""Mend a history that its provider refuses. Entries in, entries out.
 
 Owns: the order of the steps. Must never know: a provider's JSON (that is the dialect's and its rules'), a
 turn, or a state.

@@ -1,7 +1,7 @@
 """Calls and their results: which belongs to which.
 
-Owns: pairing within a round, results that stand elsewhere, ids that are not unique, and results that are
-missing. Must never know: whether the provider takes a round.
+Owns: pairing within a round, results in other places, ids that are not unique, and results that are missing.
+Must never know: whether the provider takes a round.
 """
 
 from __future__ import annotations

@@ -41,9 +41,9 @@ def _is_valid(bench: Workbench, atoms: list[Atom], tail: Sequence[Atom]) -> bool
 def _orders(
     bench: Workbench, run: list[Atom], results: list[Atom], *, is_begun: bool
 ) -> Iterator[list[Atom]]:
-    """Where the results may stand, the best order first.
+    """The orders of run and results to try, the best first.
 
-    `is_begun`: some results stand behind the run already, so the others are tried there first. Otherwise they
+    `is_begun`: some results are behind the run already, so the others are tried there first. Otherwise they
     are tried directly behind their calls, and behind the message with the calls.
     """
     if is_begun or not results:

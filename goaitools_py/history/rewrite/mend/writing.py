@@ -1,7 +1,7 @@
 """From atoms back to entries.
 
-Owns: which entries come back byte for byte, and which are joined anew. Must never know: why an atom stands
-where it stands.
+Owns: which entries come back byte for byte, and which are joined anew. Must never know: why an atom has its
+place.
 """
 
 from __future__ import annotations
