@@ -268,8 +268,8 @@ class AsyncConversation(KeptFacade):
     ) -> AsyncConversation:
         """Copy this conversation to a new one, with an id and a key of its own.
 
-        An unfinished turn and waiting calls are copied too: `resume` can finish them in both, with different
-        idempotency keys, so that a tool may run once in each.
+        An unfinished turn and waiting calls are copied too. `resume` can finish them in both. The idempotency
+        keys differ, so a tool may run once in each.
 
         Args:
             key: A key under which nothing is stored; else `StateConflictError`.

@@ -346,8 +346,8 @@ class Chat(Facade[Backend]):
         Raises:
             TypeError: Before the first turn: one of the texts cannot be a message.
             ValueError: Before the first turn: there are no texts, or several and one `turn_id`.
-            BaseException: The exception of a turn; Ctrl-C and a cancellation too. It has two more attributes:
-                `state`, the conversation with the progress of the broken turn, and `turns_left`, the texts
+            BaseException: The exception of a turn; Ctrl-C and a cancellation too. It has two more attributes.
+                `state` is the conversation with the progress of the broken turn. `turns_left` has the texts
                 that are neither in `state` nor in `pending_input`.
         """
         series = self._series(state, texts, options, fields)
@@ -409,7 +409,7 @@ class Chat(Facade[Backend]):
         Args:
             state: The conversation's blob.
             compactor: Makes the cut; None takes the chat's compactor.
-            dry_run: Only report what would be done: `state` is the given one, and nothing is archived.
+            dry_run: Only report the cut: `state` is the given state, and nothing is archived.
             fields: Options of the conversation's turns that the chat does not have by default. A strategy
                 that asks the model sends the same `system`, `tools` and `settings`, because the provider has
                 cached and signed that prefix. And `binding`, `timeout`, `min_revision`.
@@ -524,8 +524,8 @@ class Chat(Facade[Backend]):
             binding: For sealed codecs: the owner of the conversation; None takes the chat's default.
             lease_ttl: Seconds until the lease of a process that died is free again. It is renewed while a
                 turn runs.
-            save_timeout: Seconds for which the save of a turn that was paid for is tried again while the
-                store is unavailable, and so is the release of its lease.
+            save_timeout: Seconds for which the save of a paid turn, and the release of its lease, are tried
+                again while the store is unavailable.
             plain_title: True: the title is also in a plain column beside the blob. Lists can show it, and
                 every reader of the database can see it. None: only without a keyed codec.
             parts: "store" keeps archive and media beside the blob, in the store's table of parts: a save then

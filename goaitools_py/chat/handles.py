@@ -121,11 +121,11 @@ class Turn(_Handle[T]):
                 yield event.text
 
     def result(self) -> ChatResult[T]:
-        """Run what is left of the turn and return its result.
+        """Run the rest of the turn and return its result.
 
         Raises:
             Exception: The error of the turn; each later call raises the same error.
-            RuntimeError: The turn was given up before its end.
+            RuntimeError: The turn was cancelled before its end.
         """
         try:
             while (event := self._steps.step()) is not None:
@@ -192,11 +192,11 @@ class AsyncTurn(_Handle[T]):
                 yield event.text
 
     async def result(self) -> ChatResult[T]:
-        """Run what is left of the turn and return its result.
+        """Run the rest of the turn and return its result.
 
         Raises:
             Exception: The error of the turn; each later call raises the same error.
-            RuntimeError: The turn was given up before its end.
+            RuntimeError: The turn was cancelled before its end.
         """
         try:
             while (event := await self._steps.step()) is not None:

@@ -58,9 +58,9 @@ def rewind_state(
 
     Args:
         blob: The state.
-        turns: How many turns to take out. Turns from before the newest cut can be taken out only if the
-            archive in the blob has the record of that cut, see ``Compactor(…, retain=True)``. The cut is then
-            undone: the turns come back as they were before it.
+        turns: How many turns to take out. Turns from before the newest cut can be taken out only if the blob
+            has the record of this cut; see ``Compactor(…, retain=True)``. The cut is then undone: the
+            turns come back as they were before it.
         codec: How the blob is protected.
         binding: The owner, for a sealed blob.
         dialect: The dialect of a provider API that is not built in.

@@ -103,8 +103,7 @@ def state_from_messages(
         repair: Mend errors that the provider would refuse, such as calls without results or ids that are too
             long. The facts of each turn ("repaired", by kind) and the cuts of the state list the repairs.
             Added results have the flag "unknown". Entries that only some servers refuse stay, because others
-            need them, such as thinking without a signature: a turn on a server that refuses them takes them
-            out.
+            need them, such as thinking without a signature. A turn takes them out if its server refuses them.
 
     Raises:
         TypeError: `messages` is no list, or it holds other values than dicts and `repair` is False.
@@ -140,7 +139,7 @@ def state_of_entries(
         dialect: The dialect of the provider API.
         conversation_id: The id; None makes a random one.
         created_ms: When the conversation began; None: now.
-        repair: Mend what the provider would refuse.
+        repair: Mend errors that the provider would refuse.
         may_lead: Take a leading system message as a part of the history.
 
     Raises ValueError as `state_from_messages`.

@@ -52,8 +52,8 @@ def import_goaitools_state(
 
     Each message keeps its bytes, with members that this library does not know. Messages that no model had
     seen wait, as after `append_to_state`. Histories that the provider would refuse are mended. The metadata
-    of the second shape, and members of the whole that are not known, become the conversation's metadata:
-    texts as they are, other values as JSON text.
+    of the second shape, and unknown members of the whole, become the conversation's metadata. Texts stay as
+    they are, and other values become JSON text.
 
     Args:
         data: The JSON, as the Go library stored it, or gzipped.

@@ -38,9 +38,9 @@ class StateInfo(Value, frozen=True, kw_only=True):
 
     Attributes:
         status: "complete"; "awaiting_tools" if calls wait for answers, see `pending_calls`; "in_progress" or
-            "failed" for a turn that `resume` can finish. "sealed" if the state has a key that was not given:
-            then only `suite`, `key_id`, sizes of the blob and of its parts, and `format_version` are known,
-            and not verified. All other facts are empty, and times are in the year 1.
+            "failed" for a turn that `resume` can finish. "sealed" if the key of the state was not given. Then
+            only `suite`, `key_id`, sizes of the blob and of its parts, and `format_version` are known, and
+            not verified. All other facts are empty, and times are in the year 1.
         tokens: Input tokens of the next request before new messages: the last real usage, plus an estimate of
             the entries since then.
         aside_usage: The part of `total_usage` that compaction consumed, such as for summaries.

@@ -4,7 +4,7 @@ Owns: the pure step from three blobs to one. Must never know: a store, or which 
 
 The additions of `theirs` stay where they are, and the additions of `mine` follow. Appended messages can
 always be joined. Turns can be joined if only one side has new turns. If both sides have new turns, that is a
-conflict, unless the caller allows it: then the model has answered the later turns without the earlier ones.
+conflict, unless the caller allows it. The model has then answered the later turns without the earlier turns.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ class HistoryIteration(Value, frozen=True, kw_only=True):
         """The cost of the model call, in US dollars; None if the price of its model is unknown.
 
         Args:
-            prices: The price list; else that of genai-prices, if it is installed.
+            prices: The price list; the default is the list of genai-prices, if it is installed.
         """
         if not self.is_reply:
             return Decimal(0)
@@ -194,7 +194,7 @@ class HistoryTurn(Value, frozen=True, kw_only=True):
         in `StateInfo.total_cost_usd` only.
 
         Args:
-            prices: The price list; else that of genai-prices, if it is installed.
+            prices: The price list; the default is the list of genai-prices, if it is installed.
         """
         return total(iteration.cost(prices) for iteration in self.iterations)
 

@@ -92,7 +92,7 @@ def _transcript(
 ) -> list[_Numbered]:
     """Each turn once, by number, in its oldest form. That is the original; later forms are copies.
 
-    Turns from before a repair come last, because such an original may be unreadable. It counts only if no
+    Turns from before a repair come last, because their original may be unreadable. It counts only if no
     later form of the turn is left.
     """
     dialects = {wire: dialect}

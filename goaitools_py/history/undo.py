@@ -30,7 +30,7 @@ __all__ = ["undo_cut"]
 
 _CORRECTIONS: Final = (REPAIRED, UNSIGNED)
 """Changes of the closed history that no compactor has made. They are undone together with the cut before
-them: the turn that made them, or the next one, makes them again where they are still needed."""
+them. The turn that made them, or the next turn, makes them again if they are still needed."""
 
 
 def undo_cut(

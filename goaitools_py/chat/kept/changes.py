@@ -56,6 +56,7 @@ def append_flow(
     for left in range(MAX_APPENDS, -1, -1):
         yield from row.load()
         try:
+            # No rebase: after a conflict the newly loaded state grows instead.
             yield from row.commit(grow(row.stored), most=0, is_paid=False)
         except StateConflictError:
             if not left:
@@ -125,6 +126,7 @@ def fork_flow(settings: RowSettings, other: RowSettings, *, listening: bool = Fa
     )
     if other.binding != settings.binding:
         blob = rewrap(blob, codec=settings.codec, binding=settings.binding, to_binding=other.binding)
+    # `beside` has loaded nothing, so this save succeeds only under a key without a state.
     yield from beside.commit(blob, most=0, is_paid=False)
     if listening:
         yield from beside.tell()

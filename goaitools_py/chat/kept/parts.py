@@ -1,7 +1,7 @@
 """A conversation as a head, and parts that the store keeps beside it.
 
-Owns: the choice of parts that go into the store, and of parts that are loaded with the head, and the way from
-    a blob to a head and back. Must never know: a store's engine, or the content of a part.
+Owns: the choice of parts that go into the store or are loaded with the head, and the way from a blob to a
+head and back. Must never know: a store's engine, or the content of a part.
 
 A turn needs the head, and the parts that are history or media. The archive stays in the store: the head lists
 its parts, and each new blob of the conversation carries that list on. A cut adds a part. If the newest part

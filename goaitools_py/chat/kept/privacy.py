@@ -188,6 +188,7 @@ def erasing(settings: RowSettings) -> Callable[[Row], Flow[int]]:
 
     def act(row: Row) -> Flow[int]:
         count = 0
+        # Until nothing is left: another worker may save between a list and a delete.
         for _ in range(_TRIES):
             keys = [settings.key, *((yield from _keys_aside(settings)) or ())]
             gone = 0

@@ -298,5 +298,6 @@ class Row(RowParts):
             there = yield from self.ask(lambda: store.load(key))
             if there is None or bytes(there.blob) != head:
                 raise
+        # `_version` stays: the next save replaces these bytes, and no newer ones.
         self.mine = self.stored = b""
         return suffix

@@ -267,6 +267,6 @@ class RowParts(RowLease):
         return row_facts(meta, with_title=settings.with_title)
 
     def _ends_with_parts(self) -> bool:
-        """True if the lease may end with a save that drops parts, or if the save drops none."""
+        """True if the save drops no parts, or if the lease may end with a save that drops parts."""
         settings = self.settings
         return settings.in_parts or not self._kept_parts or combines(settings.store, in_parts=True)

@@ -1,7 +1,7 @@
 """A request to stop a running turn, perhaps from another machine.
 
-Owns: the times at which a turn looks at the stop flag of its row, and the acts of a conversation on that flag
-and on the lease. Must never know: the end of a stopped turn.
+Owns: the times of a turn's looks at the stop flag, and the flows that use the flag and the lease. Must never
+know: the end of a stopped turn.
 """
 
 from __future__ import annotations

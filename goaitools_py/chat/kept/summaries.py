@@ -66,7 +66,7 @@ def summaries_of(page: StoredPage) -> Summaries:
 
 
 def summaries_flow(store: Any, prefix: str, cursor: str | None, limit: int) -> Flow[Summaries]:
-    """List the conversations of a store whose keys begin with `prefix`.
+    """List the conversations of a store, under keys that begin with `prefix`.
 
     Raises:
         TypeError: The store cannot list.

@@ -9,8 +9,8 @@ know: an engine of a store, a socket, or which of the two drivers carries its ef
 
 The turn is the engine's own flow. Its effects are passed on, except the few that a store changes. A
 checkpoint is saved. With checkpoints, the new messages are saved before the first request. The turn is
-complete only after its save. An exit or a cancellation can end the flow, and then it cannot yield any more:
-so the save after that is a flow of its own, `settle`.
+complete only after its save. An exit or a cancellation can end the flow, and then it cannot yield any more.
+So `settle` is a second flow that saves.
 """
 
 from __future__ import annotations

@@ -52,8 +52,8 @@ SHARED_BYTES: Final = 256 * 1024
 
 
 _SHARES: Final = 4
-"""A part also gets no more records once it has this fraction of `retain_bytes`, so that dropping the oldest
-part does not drop the whole archive."""
+"""A part with this fraction of `retain_bytes` gets no more records. Else a drop of the oldest part could drop
+the whole archive."""
 
 
 _COPY_FACT: Final = "c"

@@ -65,8 +65,8 @@ def undone(state: ConversationState, codec: Codec, binding: Any = None) -> Conve
     """The state as directly before its newest cut: its turns, and the meta data that `Before` lists.
 
     The record leaves the archive, and the row of the cut leaves the journal. All other meta data go on. If
-    the model, the preamble or the tools have changed since the cut, the signed blocks that come back do not
-    fit (`Meta.unbound`), and the next turn takes them out.
+    the model, the preamble or the tools have changed since the cut, the restored signed blocks do not fit
+    (`Meta.unbound`). Then the next turn takes them out.
 
     Raises:
         ValueError: There are turns since the cut, or the cut cannot be undone; see `is_undoable`.

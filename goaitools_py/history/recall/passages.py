@@ -4,7 +4,7 @@ Owns: which turns these are, and how a turn reads as a passage. Must never know:
 
 A turn is a passage if its original is in the archive, and the history shows no turn with the same text. So a
 turn that has only lost its signed thinking is not a passage. Calls of the recall tool and their results are
-left out: else the best match of a question would be the last time that it was asked.
+left out. Else a repeated question would match its own earlier search best.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ A text matches a query if it has one of its terms. These are the terms:
   accents. So most inflected forms of a word are found.
 - Letters of Chinese, Japanese, Korean and of the languages of South East Asia count as pairs.
 
-The weights are those of BM25 (Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009, sect.
-3.2): a rare term counts more, a term in a long text less. There is no list of stop words.
+The weights are from BM25 (Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009, sect. 3.2):
+a rare term counts more, a term in a long text less. There is no list of stop words.
 
 The texts are searched as they are: an index that serves one query costs more than the query.
 """

@@ -5,8 +5,8 @@ Must never know: the meaning of a string.
 
 All other text stays character for character: white space, escapes, the digits of numbers, repeated members.
 
-A text may have a million values, and a tree of them all would take gigabytes. So nodes are made when they are
-asked for, and the caller asks only for nodes that hold a *hit*: a string or a number that it wants to change.
+A text may have a million values, and a tree of them all would take gigabytes. So a node is made when the
+caller asks for it. The caller asks only for nodes that hold a *hit*: a string or a number to change.
 """
 
 from __future__ import annotations

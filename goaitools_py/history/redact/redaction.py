@@ -43,10 +43,11 @@ class Redaction(Value, frozen=True, kw_only=True):
         places: Where; oldest turns first.
         kept: How many matches were left, because they are words of the provider API, such as ``"user"`` in
             ``"role": "user"``.
-        unsigned: How many entries have lost signed or encrypted reasoning, or an id that belongs to it: the
-            provider would not accept them behind the change.
-        sealed: How many entries still hold pieces that only the provider can read: encrypted reasoning from
-            before the first change, and compactions that the provider made. They cannot be searched.
+        unsigned: How many entries have lost signed or encrypted reasoning, or its id. The provider would not
+            accept them behind the change.
+        sealed: How many entries still hold pieces that only the provider can read, and that cannot be
+            searched. These are encrypted reasoning from before the first change, and compactions of the
+            provider.
         dropped: How many values of a later release were dropped, because this release cannot read them.
         erased: Of a kept conversation: how many rows of unreadable bytes were deleted; None if the store
             cannot list its rows, so that they cannot be found. 0 for a state alone.
@@ -76,9 +77,9 @@ def redact_state(
 ) -> Redaction:
     """Redact a text in a state: messages, tool calls and results, archive, waiting messages, metadata.
 
-    Text is matched as it reads, not as it is escaped: inside of tool arguments, of JSON in a result, of
-    events, and across the parts of a message. The result keeps the rules of the provider API. Signed thinking
-    behind the first change is taken out. A second call changes nothing.
+    Text is matched without its escapes: in tool arguments, in JSON in a result, in events, and across the
+    parts of a message. The result keeps the rules of the provider API. Signed thinking behind the first
+    change is taken out. A second call changes nothing.
 
     It does not search pictures and other media that are no text, digests, numbers outside of tool arguments,
     and blocks that only the provider can read (`Redaction.sealed`).

@@ -56,8 +56,8 @@ def repaired(
 ) -> tuple[ConversationState, Mapping[str, int]]:
     """The state with its closed history mended, and the repairs. The history is always read.
 
-    After a repair the signed blocks are taken out of the closed turns, as after any other rewrite, and the
-    list of cuts has a new row. The same object if the rules find nothing.
+    After a repair, as after any rewrite, the closed turns lose their signed blocks, and the list of cuts has
+    a new row. The same object if the rules find nothing.
 
     `retention`: the limits for the record of the repair in the archive; None: keep no record.
 

@@ -5,7 +5,7 @@ or a state.
 
 The dialects read and write the messages of a user, the system or a tool. `backends.translate` takes a model's
 reply apart. The same history always becomes the same entries, and each turn depends only on the turns before
-it: so two states with a common beginning still have it afterwards.
+it. So two states with a common beginning still have it after the conversion.
 """
 
 from __future__ import annotations
