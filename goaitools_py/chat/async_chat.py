@@ -1,7 +1,7 @@
 """The chat on an event loop.
 
-Owns: the methods of `AsyncChat`; they say in full what they do, because a reader of help sees no other. Must
-never know: what happens inside a turn. Bodies that both chats need stand in `facade`.
+Owns: the methods of `AsyncChat`. Their docstrings are complete, because `help` shows no others. Must never
+know: the inside of a turn. Bodies that both chats need stand in `facade`.
 """
 
 from __future__ import annotations
@@ -55,21 +55,21 @@ class AsyncChat(Facade[AsyncBackend]):
     """A stateful chat on an event loop. It holds configuration only: one instance serves every task, and
     several loops.
 
-    Its methods have the names, options and results of `Chat`. Those that ask a provider or a store are
+    Its methods have the names, options and results of `Chat`. Methods that ask a provider or a store are
     awaited. Sync tools run in worker threads unless `tool_threads` is False, so that they do not block the
     loop.
 
     Args:
         backend: An `AsyncBackend`, or a name such as "openai:MODEL" or "sim".
-        defaults: Options that hold for every call. Single ones may be given by keyword.
+        defaults: Options that hold for every call. Each is also a keyword.
         codec: How blobs are protected; `PLAIN` means "I trust my storage".
         write_format: The version of the state's format to write, while workers of an older release run too.
             None: the newest one. See `goaitools_py.states.FORMAT_VERSIONS`.
-        fallbacks: As those of `Chat`.
-        fallback_rest: As that of `Chat`.
-        max_concurrent_calls: As that of `Chat`.
-        log_content: As that of `Chat`.
-        telemetry: As that of `Chat`.
+        fallbacks: As for `Chat`.
+        fallback_rest: As for `Chat`.
+        max_concurrent_calls: As for `Chat`.
+        log_content: As for `Chat`.
+        telemetry: As for `Chat`.
     """
 
     _is_async = True
@@ -127,7 +127,7 @@ class AsyncChat(Facade[AsyncBackend]):
     ) -> ChatResult[Any]:
         """Run one turn: ask the model, run its tools, compact if asked, return the reply and the new blob.
 
-        Without any message it answers what was appended and not yet seen.
+        Without a new message it answers the appended messages that the model has not seen.
 
         Args:
             state: The blob of the last turn; None or empty starts a conversation. It is never changed.
@@ -137,12 +137,13 @@ class AsyncChat(Facade[AsyncBackend]):
             A `ChatResult`, which unpacks as ``text, state``.
 
         Raises:
-            TurnError: The turn began and could not end. Its `state` and `pending_input` have all so far.
+            TurnError: The turn began and could not end. Its `state` and `pending_input` have everything so
+                far.
             StateError: The state cannot be used, and `on_bad_state` or `on_foreign_state` says to raise.
             ToolPendingError: The state waits for answers, and `on_pending` is "raise".
             TurnConflictError: The `turn_id` was used for other messages.
-            TypeError: An option is of a wrong type or in the wrong place, or a tool needs `deps` and there
-                are none.
+            TypeError: An option is of a wrong type or in the wrong place, or a tool needs `deps` and the turn
+                has no `deps`.
             ValueError: There is nothing new to answer.
         """
         return await self._turn(state, options, fields).result()
@@ -207,11 +208,11 @@ class AsyncChat(Facade[AsyncBackend]):
         """Finish a turn that failed, stopped at a checkpoint, or waits. Results of finished tools are kept.
 
         A call that had started and has no result is in doubt: its process may have ended before or after its
-        effect. An idempotent tool runs again. Of any other the model is told that the outcome is unknown,
-        unless `answers` says more.
+        effect. An idempotent tool runs again. For any other tool the model is told that the outcome is
+        unknown, unless `answers` says more.
 
-        An answer to a call that has its result already is left out: the first answer holds. So a button press
-        may be delivered twice. If all answers are such, the stored reply is returned, with `duplicate`.
+        The first answer to a call holds; later answers are ignored. So a button press may be delivered twice.
+        If all answers are ignored, the stored reply is returned, with `duplicate`.
 
         Args:
             state: An error's or a result's blob, or a checkpoint.
@@ -282,8 +283,8 @@ class AsyncChat(Facade[AsyncBackend]):
     ) -> Step:
         """Make one step of a turn: one model call, or one round of tools.
 
-        A new message begins a turn. Without one, the step goes on with the unfinished turn of the state. Save
-        the state of each step: another process may make the next one, hours later.
+        A new message begins a turn. Without a new message, the step continues the unfinished turn of the
+        state. Save the state of each step: another process may make the next one, hours later.
 
         Args:
             state: As for `chat_with_state`.
@@ -338,13 +339,13 @@ class AsyncChat(Facade[AsyncBackend]):
     ) -> ChatResult[Any]:
         """Say several texts one after another, one turn each. The result is the last turn's.
 
-        A turn that waits for answers ends the series, unless `on_pending` says what a new message does then.
-        The result is that turn's, and its `turns_left` has the texts that were not said. A reply that is
-        truncated, refused or limited does not end the series.
+        A turn that waits for answers ends the series, unless `on_pending` says how a new message is handled.
+        The result is the result of that turn, and its `turns_left` has the texts that were not sent. A reply
+        that is truncated, refused or limited does not end the series.
 
         Args:
             state: As for `chat_with_state`.
-            texts: What the user says, at least one text.
+            texts: The messages of the user, at least one text.
             options: As for `chat_with_state`, but not `user`.
 
         Returns:
@@ -353,9 +354,9 @@ class AsyncChat(Facade[AsyncBackend]):
         Raises:
             TypeError: Before the first turn: one of the texts cannot be a message.
             ValueError: Before the first turn: there are no texts, or several and one `turn_id`.
-            BaseException: What a turn raised, Ctrl-C and a cancellation too. The exception has two more
-                attributes: `state`, the conversation so far with what the broken turn came to, and
-                `turns_left`, the texts that are neither in there nor in `pending_input`.
+            BaseException: The exception of a turn; Ctrl-C and a cancellation too. It has two more attributes.
+                `state` is the conversation with the progress of the broken turn. `turns_left` has the texts
+                that are neither in `state` nor in `pending_input`.
         """
         series = self._series(state, texts, options, fields)
         try:
@@ -411,15 +412,15 @@ class AsyncChat(Facade[AsyncBackend]):
         dry_run: bool = False,
         **fields: Unpack[CompactFields],
     ) -> CompactionReport:
-        """Compact now, outside a turn, whatever the trigger says. The report's `state` is the new blob.
+        """Compact now, outside a turn, without asking the trigger. The report's `state` is the new blob.
 
         Args:
             state: The conversation's blob.
-            compactor: What compacts; None takes the chat's.
-            dry_run: Only report what would be done: `state` is the given one, and nothing is archived.
-            fields: What the conversation's turns are given and the chat does not have by default. A strategy
-                that asks the model asks behind the same `system`, `tools` and `settings`: that is what its
-                provider has cached and signed. And `binding`, `timeout`, `min_revision`.
+            compactor: Makes the cut; None takes the chat's compactor.
+            dry_run: Only report the cut: `state` is the given state, and nothing is archived.
+            fields: Options of the conversation's turns that the chat does not have by default. A strategy
+                that asks the model sends the same `system`, `tools` and `settings`, because the provider has
+                cached and signed that prefix. And `binding`, `timeout`, `min_revision`.
 
         Returns:
             A `CompactionReport`.
@@ -478,18 +479,18 @@ class AsyncChat(Facade[AsyncBackend]):
         """Make this chat a tool of another one, with a conversation of its own that is kept in a store.
 
         The other model says something to this one, and reads its reply. Calls of this chat that wait for an
-        approval come up as pending calls of the other chat's turn, and what this chat used is part of that
-        turn's usage and cost. See docs/hand_offs.md.
+        approval become pending calls of the other chat's turn. Tokens and cost of this chat count in the
+        usage and cost of that turn. See docs/hand_offs.md.
 
         Args:
             name: The tool's name.
-            description: What the other model is told: when to call it, and what it can do.
+            description: Tells the other model when to call it, and for which tasks.
             store: Where the conversation is kept; see `goaitools_py.stores`.
             key: Its key there, from the call's context. None: the other conversation's id, a slash, and the
                 tool's name.
-            fields: Options of the turns of this chat. `deps` are those of the other chat's turn, if it has
-                any and none are given here. `timeout` limits the whole call, too; without it, the other
-                chat's `tool_timeout` does.
+            fields: Options of the turns of this chat. Without `deps` here, the tools get the `deps` of the
+                other chat's turn. `timeout` limits the whole call, too; without it, the other chat's
+                `tool_timeout` does.
 
         Returns:
             A `Tool`. It is idempotent: after a crash the same call gets the stored reply.
@@ -515,29 +516,29 @@ class AsyncChat(Facade[AsyncBackend]):
         stop_every: float | None = None,
         **misplaced: Unpack[NoFields],
     ) -> AsyncConversation:
-        """A conversation that is kept in a store. Nothing is loaded yet, and making one costs nothing:
-        this method is not awaited, the methods of what it returns are.
+        """A conversation that is kept in a store. Nothing is loaded yet, and making one costs nothing. This
+        method is not awaited; the methods of the conversation are.
 
         Args:
             store: An ``Async…`` one, see `goaitools_py.stores`.
             key: The conversation's key there, such as a user's id; it becomes its `conversation_id`.
             save: "turn" saves at the end of each turn, however it ends, and before the first tool of a reply
-                that is not `idempotent`. "checkpoint" also saves what was said before the first request, each
-                reply, and before and after each tool: a process that is killed loses nothing.
-            gate: What a turn does while another one runs on this key, if the store has leases. "queue" waits
-                for as long as its `timeout`, then raises `TurnInProgressError`; "reject" raises it at once.
-            concurrent_turns: What a turn does that finds another one saved meanwhile. True puts it behind
-                that one, although its model did not know it; False raises `StateConflictError`.
-            binding: For sealed codecs: what the conversation belongs to; None takes the chat's default.
+                that is not `idempotent`. "checkpoint" also saves the new messages before the first request,
+                each reply, and before and after each tool: a process that is killed loses nothing.
+            gate: The rule for a turn while another turn runs on this key, if the store has leases. "queue"
+                waits up to the turn's `timeout`, then raises `TurnInProgressError`; "reject" raises at once.
+            concurrent_turns: The rule for a turn if another turn was saved meanwhile. True puts this turn
+                behind the other, although its model did not know it; False raises `StateConflictError`.
+            binding: For sealed codecs: the owner of the conversation; None takes the chat's default.
             lease_ttl: Seconds until the lease of a process that died is free again. It is renewed while a
                 turn runs.
-            save_timeout: Seconds for which the save of a turn that was paid for is tried again while the
-                store is unavailable, and so is the release of its lease.
-            plain_title: Whether the conversation's title also stands in a column beside the blob, where lists
-                can show it and everyone who reads the database sees it. None: only without a keyed codec.
+            save_timeout: Seconds for which the save of a paid turn, and the release of its lease, are tried
+                again while the store is unavailable.
+            plain_title: True: the title is also in a plain column beside the blob. Lists can show it, and
+                every reader of the database can see it. None: only without a keyed codec.
             parts: "store" keeps archive and media beside the blob, in the store's table of parts: a save then
-                writes only what is new of them. The store must be `stores.Parted`. "inline": in the blob.
-            stop_every: Seconds between two looks of a turn whether `Conversation.stop` was called anywhere.
+                writes only the new parts. The store must be `stores.Parted`. "inline": in the blob.
+            stop_every: Seconds between two looks of a turn at the stop flag, which `Conversation.stop` sets.
                 The store must be `stores.Stopping`. None: a turn ends only where it runs.
 
         Returns:
@@ -566,7 +567,7 @@ class AsyncChat(Facade[AsyncBackend]):
         return AsyncConversation(*made)
 
     def _rehearse(self) -> None:
-        """What the first turn would load of this package: engine and edge, the codec's tables."""
+        """Load the modules and tables that the first turn needs: engine, edge, codec."""
         from ..history.append import append_messages
         from ..turn import relay  # noqa: F401
         from ..turn.edges import async_edge  # noqa: F401
@@ -598,8 +599,8 @@ class AsyncChat(Facade[AsyncBackend]):
         await warm_up_async(self._backend)
 
     async def aclose(self) -> None:
-        """Close the connections of its backends, but not those of a `client` or `http_client` of yours. A
-        later call opens new ones."""
+        """Close the connections of its backends. A `client` or `http_client` of yours stays open. A later
+        call opens new connections."""
         for backend in self._backends:
             await backend.aclose()
 

@@ -1,7 +1,7 @@
 """The chat in plain code.
 
-Owns: the methods of `Chat`. Must never know: what happens inside a turn, or an event loop. Bodies that both
-chats need stand in `facade`.
+Owns: the methods of `Chat`. Must never know: the inside of a turn, or an event loop. Bodies that both chats
+need stand in `facade`.
 """
 
 from __future__ import annotations
@@ -54,19 +54,18 @@ class Chat(Facade[Backend]):
 
     Args:
         backend: A `Backend`, or a name such as "openai:MODEL" or "sim".
-        defaults: Options that hold for every call. Single ones may be given by keyword.
+        defaults: Options that hold for every call. Each is also a keyword.
         codec: How blobs are protected; `PLAIN` means "I trust my storage".
         write_format: The version of the state's format to write, while workers of an older release run too.
             None: the newest one. See `goaitools_py.states.FORMAT_VERSIONS`.
-        fallbacks: Backends, or names such as "anthropic:MODEL", that a turn goes on with if the provider is
-            down, in order; see docs/convert.md.
-        fallback_rest: Seconds for which turns do not begin with a provider that could not be reached, where
-            there is a fallback. 0: each turn asks it first.
-        max_concurrent_calls: At most so many requests at a time, for each backend that is given by name. All
-            chats of this process with the same server, key and model wait in one queue. See
-            docs/providers.md.
-        log_content: True: the logger ``goaitools_py.content`` gets what is said; a function from text to text
-            redacts each of its texts first. See docs/logging.md.
+        fallbacks: Backends, or names such as "anthropic:MODEL". A turn continues with them, in order, if the
+            provider is down; see docs/convert.md.
+        fallback_rest: Seconds for which turns skip a provider that could not be reached, if there is a
+            fallback. 0: each turn asks it first.
+        max_concurrent_calls: The most requests at a time, for each backend that is given by name. All chats
+            of this process with the same server, key and model wait in one queue. See docs/providers.md.
+        log_content: True: the logger ``goaitools_py.content`` gets the texts of the conversation. A function
+            from text to text redacts each of them first. See docs/logging.md.
         telemetry: `goaitools_py.telemetry.Telemetry`, for spans and metrics. See docs/telemetry.md.
     """
 
@@ -121,7 +120,7 @@ class Chat(Facade[Backend]):
     ) -> ChatResult[Any]:
         """Run one turn: ask the model, run its tools, compact if asked, return the reply and the new blob.
 
-        Without any message it answers what was appended and not yet seen.
+        Without a new message it answers the appended messages that the model has not seen.
 
         Args:
             state: The blob of the last turn; None or empty starts a conversation. It is never changed.
@@ -131,12 +130,13 @@ class Chat(Facade[Backend]):
             A `ChatResult`, which unpacks as ``text, state``.
 
         Raises:
-            TurnError: The turn began and could not end. Its `state` and `pending_input` have all so far.
+            TurnError: The turn began and could not end. Its `state` and `pending_input` have everything so
+                far.
             StateError: The state cannot be used, and `on_bad_state` or `on_foreign_state` says to raise.
             ToolPendingError: The state waits for answers, and `on_pending` is "raise".
             TurnConflictError: The `turn_id` was used for other messages.
-            TypeError: An option is of a wrong type or in the wrong place, or a tool needs `deps` and there
-                are none.
+            TypeError: An option is of a wrong type or in the wrong place, or a tool needs `deps` and the turn
+                has no `deps`.
             ValueError: There is nothing new to answer.
         """
         return self._turn(state, options, fields).result()
@@ -200,11 +200,11 @@ class Chat(Facade[Backend]):
         """Finish a turn that failed, stopped at a checkpoint, or waits. Results of finished tools are kept.
 
         A call that had started and has no result is in doubt: its process may have ended before or after its
-        effect. An idempotent tool runs again. Of any other the model is told that the outcome is unknown,
-        unless `answers` says more.
+        effect. An idempotent tool runs again. For any other tool the model is told that the outcome is
+        unknown, unless `answers` says more.
 
-        An answer to a call that has its result already is left out: the first answer holds. So a button press
-        may be delivered twice. If all answers are such, the stored reply is returned, with `duplicate`.
+        The first answer to a call holds; later answers are ignored. So a button press may be delivered twice.
+        If all answers are ignored, the stored reply is returned, with `duplicate`.
 
         Args:
             state: An error's or a result's blob, or a checkpoint.
@@ -275,8 +275,8 @@ class Chat(Facade[Backend]):
     ) -> Step:
         """Make one step of a turn: one model call, or one round of tools.
 
-        A new message begins a turn. Without one, the step goes on with the unfinished turn of the state. Save
-        the state of each step: another process may make the next one, hours later.
+        A new message begins a turn. Without a new message, the step continues the unfinished turn of the
+        state. Save the state of each step: another process may make the next one, hours later.
 
         Args:
             state: As for `chat_with_state`.
@@ -331,13 +331,13 @@ class Chat(Facade[Backend]):
     ) -> ChatResult[Any]:
         """Say several texts one after another, one turn each. The result is the last turn's.
 
-        A turn that waits for answers ends the series, unless `on_pending` says what a new message does then.
-        The result is that turn's, and its `turns_left` has the texts that were not said. A reply that is
-        truncated, refused or limited does not end the series.
+        A turn that waits for answers ends the series, unless `on_pending` says how a new message is handled.
+        The result is the result of that turn, and its `turns_left` has the texts that were not sent. A reply
+        that is truncated, refused or limited does not end the series.
 
         Args:
             state: As for `chat_with_state`.
-            texts: What the user says, at least one text.
+            texts: The messages of the user, at least one text.
             options: As for `chat_with_state`, but not `user`.
 
         Returns:
@@ -346,9 +346,9 @@ class Chat(Facade[Backend]):
         Raises:
             TypeError: Before the first turn: one of the texts cannot be a message.
             ValueError: Before the first turn: there are no texts, or several and one `turn_id`.
-            BaseException: What a turn raised, Ctrl-C and a cancellation too. The exception has two more
-                attributes: `state`, the conversation so far with what the broken turn came to, and
-                `turns_left`, the texts that are neither in there nor in `pending_input`.
+            BaseException: The exception of a turn; Ctrl-C and a cancellation too. It has two more attributes.
+                `state` is the conversation with the progress of the broken turn. `turns_left` has the texts
+                that are neither in `state` nor in `pending_input`.
         """
         series = self._series(state, texts, options, fields)
         try:
@@ -404,15 +404,15 @@ class Chat(Facade[Backend]):
         dry_run: bool = False,
         **fields: Unpack[CompactFields],
     ) -> CompactionReport:
-        """Compact now, outside a turn, whatever the trigger says. The report's `state` is the new blob.
+        """Compact now, outside a turn, without asking the trigger. The report's `state` is the new blob.
 
         Args:
             state: The conversation's blob.
-            compactor: What compacts; None takes the chat's.
-            dry_run: Only report what would be done: `state` is the given one, and nothing is archived.
-            fields: What the conversation's turns are given and the chat does not have by default. A strategy
-                that asks the model asks behind the same `system`, `tools` and `settings`: that is what its
-                provider has cached and signed. And `binding`, `timeout`, `min_revision`.
+            compactor: Makes the cut; None takes the chat's compactor.
+            dry_run: Only report the cut: `state` is the given state, and nothing is archived.
+            fields: Options of the conversation's turns that the chat does not have by default. A strategy
+                that asks the model sends the same `system`, `tools` and `settings`, because the provider has
+                cached and signed that prefix. And `binding`, `timeout`, `min_revision`.
 
         Returns:
             A `CompactionReport`.
@@ -472,18 +472,18 @@ class Chat(Facade[Backend]):
         """Make this chat a tool of another one, with a conversation of its own that is kept in a store.
 
         The other model says something to this one, and reads its reply. Calls of this chat that wait for an
-        approval come up as pending calls of the other chat's turn, and what this chat used is part of that
-        turn's usage and cost. See docs/hand_offs.md.
+        approval become pending calls of the other chat's turn. Tokens and cost of this chat count in the
+        usage and cost of that turn. See docs/hand_offs.md.
 
         Args:
             name: The tool's name.
-            description: What the other model is told: when to call it, and what it can do.
+            description: Tells the other model when to call it, and for which tasks.
             store: Where the conversation is kept; see `goaitools_py.stores`.
             key: Its key there, from the call's context. None: the other conversation's id, a slash, and the
                 tool's name.
-            fields: Options of the turns of this chat. `deps` are those of the other chat's turn, if it has
-                any and none are given here. `timeout` limits the whole call, too; without it, the other
-                chat's `tool_timeout` does.
+            fields: Options of the turns of this chat. Without `deps` here, the tools get the `deps` of the
+                other chat's turn. `timeout` limits the whole call, too; without it, the other chat's
+                `tool_timeout` does.
 
         Returns:
             A `Tool`. It is idempotent: after a crash the same call gets the stored reply.
@@ -515,22 +515,22 @@ class Chat(Facade[Backend]):
             store: See `goaitools_py.stores`.
             key: The conversation's key there, such as a user's id; it becomes its `conversation_id`.
             save: "turn" saves at the end of each turn, however it ends, and before the first tool of a reply
-                that is not `idempotent`. "checkpoint" also saves what was said before the first request, each
-                reply, and before and after each tool: a process that is killed loses nothing.
-            gate: What a turn does while another one runs on this key, if the store has leases. "queue" waits
-                for as long as its `timeout`, then raises `TurnInProgressError`; "reject" raises it at once.
-            concurrent_turns: What a turn does that finds another one saved meanwhile. True puts it behind
-                that one, although its model did not know it; False raises `StateConflictError`.
-            binding: For sealed codecs: what the conversation belongs to; None takes the chat's default.
+                that is not `idempotent`. "checkpoint" also saves the new messages before the first request,
+                each reply, and before and after each tool: a process that is killed loses nothing.
+            gate: The rule for a turn while another turn runs on this key, if the store has leases. "queue"
+                waits up to the turn's `timeout`, then raises `TurnInProgressError`; "reject" raises at once.
+            concurrent_turns: The rule for a turn if another turn was saved meanwhile. True puts this turn
+                behind the other, although its model did not know it; False raises `StateConflictError`.
+            binding: For sealed codecs: the owner of the conversation; None takes the chat's default.
             lease_ttl: Seconds until the lease of a process that died is free again. It is renewed while a
                 turn runs.
-            save_timeout: Seconds for which the save of a turn that was paid for is tried again while the
-                store is unavailable, and so is the release of its lease.
-            plain_title: Whether the conversation's title also stands in a column beside the blob, where lists
-                can show it and everyone who reads the database sees it. None: only without a keyed codec.
+            save_timeout: Seconds for which the save of a paid turn, and the release of its lease, are tried
+                again while the store is unavailable.
+            plain_title: True: the title is also in a plain column beside the blob. Lists can show it, and
+                every reader of the database can see it. None: only without a keyed codec.
             parts: "store" keeps archive and media beside the blob, in the store's table of parts: a save then
-                writes only what is new of them. The store must be `stores.Parted`. "inline": in the blob.
-            stop_every: Seconds between two looks of a turn whether `Conversation.stop` was called anywhere.
+                writes only the new parts. The store must be `stores.Parted`. "inline": in the blob.
+            stop_every: Seconds between two looks of a turn at the stop flag, which `Conversation.stop` sets.
                 The store must be `stores.Stopping`. None: a turn ends only where it runs.
 
         Returns:
@@ -569,8 +569,8 @@ class Chat(Facade[Backend]):
         warm_up(self._backend)
 
     def close(self) -> None:
-        """Close the connections of its backends, but not those of a `client` or `http_client` of yours. A
-        later call opens new ones."""
+        """Close the connections of its backends. A `client` or `http_client` of yours stays open. A later
+        call opens new connections."""
         for backend in self._backends:
             backend.close()
 
@@ -600,7 +600,7 @@ class Chat(Facade[Backend]):
         return self._open(engine, plan, lambda drive: drive(engine.run()))
 
     def _open(self, work: RunningTurn, plan: Plan, steps: Callable[[Any], Any]) -> Turn[Any]:
-        """The handle of a turn, from what is run and from what drives it."""
+        """Make the handle of a turn, from its work and its driver."""
         options = plan.options
         if options.on_checkpoint is not None:
             refuse_async_callback("on_checkpoint", options.on_checkpoint)

@@ -1,7 +1,6 @@
 """A conversation that is kept in a store: `Conversation`.
 
-Owns: the sync face of it. Must never know: what is done in which order,
-or what is checked first (`kept`).
+Owns: its sync methods. Must never know: the order of acts and checks (`kept`).
 """
 
 from __future__ import annotations
@@ -44,8 +43,8 @@ T = TypeVar("T")
 class Conversation(KeptFacade):
     """A conversation under one key of a store; made by `Chat.conversation`.
 
-    It holds no state: each method loads what is stored and saves what became of it, so that any number of
-    threads, processes and machines may serve the same key.
+    It holds no state: each method loads the stored state and saves the new one. So any number of threads,
+    processes and machines may serve the same key.
     """
 
     @overload
@@ -73,26 +72,26 @@ class Conversation(KeptFacade):
         /,
         **fields: Unpack[ChatFields],
     ) -> ChatResult[Any]:
-        """Run one turn and save it. Without anything to say it answers what was appended.
+        """Run one turn and save it. Without a message it answers the appended messages.
 
         Args:
-            user: What the user says: text, or a list of parts.
+            user: The user's message: text, or a list of parts.
             options: `ChatOptions`; every field is also a keyword. With `turn_id` a message that is delivered
                 twice is answered once.
 
         Returns:
-            The result. Its `state` is what is stored now.
+            The result. Its `state` is stored now.
 
         Raises:
-            TurnError: The turn began and could not end; what it came to is stored, unless `unsaved` says why
+            TurnError: The turn began and could not end; its progress is stored, unless `unsaved` says why
                 not.
-            StoreCommitError: It is complete, and the store did not take it; see `commit`.
+            StoreCommitError: The turn is complete, and the store did not save it; see `commit`.
             StateConflictError: Another worker had a turn meanwhile; this one is in the error's `state`.
             TurnInProgressError: Another worker has the lease (with ``gate="queue"``: for all of the turn's
                 `timeout`); nothing was called.
             StoreUnavailableError: The store did not answer; nothing was called.
-            StateError: What is stored cannot be used, and `on_bad_state` or `on_foreign_state` says to raise;
-                it stays as it is.
+            StateError: The stored state cannot be used, and `on_bad_state` or `on_foreign_state` says to
+                raise; it stays as it is.
             ToolPendingError, TurnConflictError, TypeError, ValueError: As `Chat.chat_with_state`.
         """
         return self._turn(*self._work(user, options, fields)).result()
@@ -122,7 +121,7 @@ class Conversation(KeptFacade):
         /,
         **fields: Unpack[ChatFields],
     ) -> Turn[Any]:
-        """The same turn as a streaming handle. It is saved when it ends, fails, is cancelled or left."""
+        """Make the same turn as a streaming handle. It is saved when it ends, fails, is cancelled or left."""
         return self._turn(*self._work(user, options, fields, stream=True))
 
     @overload
@@ -150,10 +149,10 @@ class Conversation(KeptFacade):
         /,
         **fields: Unpack[ChatFields],
     ) -> ChatResult[Any]:
-        """Finish the stored turn: one that failed, that another process left, or that waits for `answers`.
+        """Finish the stored turn: it failed, another process left it, or it waits for `answers`.
 
-        An answer that was given before changes nothing: the reply that it led to comes once more, with
-        `duplicate`. Raises `NothingToResumeError` if nothing is unfinished, or nothing is stored.
+        A repeated answer changes nothing: the stored reply is returned again, with `duplicate`. Raises
+        `NothingToResumeError` if nothing is unfinished, or nothing is stored.
         """
         return self._turn(*self._work(None, options, fields, resume=True, answers=answers)).result()
 
@@ -195,7 +194,7 @@ class Conversation(KeptFacade):
         self._run(self._appending(messages))
 
     def update(self, *, title: str | None = None, metadata: Mapping[str, str | None] | None = None) -> None:
-        """Say what the conversation is about, for people and lists; a model never sees it.
+        """Set the title and metadata of the conversation, for people and lists; a model never sees them.
 
         Also before its first message. A turn that runs elsewhere is not disturbed.
 
@@ -218,8 +217,8 @@ class Conversation(KeptFacade):
         return report
 
     def commit(self, error: TurnError | StateConflictError) -> bytes:
-        """Save what an error carries that the store did not take: `StoreCommitError`, or one whose `unsaved`
-        says so. No model is asked. Gives what is stored then.
+        """Save the state of an error that the store did not save: of a `StoreCommitError`, or of an error
+        with `unsaved`. No model is asked. Gives the stored state.
 
         Raises `StateConflictError` if another worker has had a turn, unless this conversation was made with
         ``concurrent_turns=True``.
@@ -227,11 +226,11 @@ class Conversation(KeptFacade):
         return self._run(self._committing(error))
 
     def history(self) -> History:
-        """The whole conversation in neutral words; empty if nothing is stored."""
+        """The whole conversation in the classes of this package; empty if nothing is stored."""
         return self._history(self._found())
 
     def info(self) -> ConversationInfo | None:
-        """What is stored, without its messages; None if nothing is."""
+        """Facts of the stored conversation, without its messages; None if nothing is stored."""
         return self._info(self._found())
 
     def pending(self) -> tuple[PendingCall, ...]:
@@ -239,8 +238,8 @@ class Conversation(KeptFacade):
         return self._pending(self._found())
 
     def snapshot(self) -> ConversationSnapshot | None:
-        """What a page shows, of one load: `info`, `pending` and `history`, which agree. None if nothing is
-        stored."""
+        """`info`, `pending` and `history` of one load, so that they agree; a page can show them. None if
+        nothing is stored."""
         return self._snapshot(self._found())
 
     def summaries(
@@ -249,8 +248,8 @@ class Conversation(KeptFacade):
         """A page of the conversations of this store, for a list of them: no state is loaded or opened.
 
         Args:
-            prefix: The beginning of their keys, such as ``"ada/"``. "" lists those of all users.
-            cursor: That of the page before.
+            prefix: The beginning of their keys, such as ``"ada/"``. "" lists the conversations of all users.
+            cursor: The `cursor` of the page before.
             limit: How many rows a page has at most.
 
         Raises:
@@ -260,14 +259,14 @@ class Conversation(KeptFacade):
         return self._run(summaries_flow(self._settings.store, prefix, cursor, limit))
 
     def fork(self, key: str, *, binding: Any = None, **misplaced: Unpack[NoFields]) -> Conversation:
-        """Begin another conversation with what this one holds, under an id and a key of its own.
+        """Copy this conversation to a new one, with an id and a key of its own.
 
-        An unfinished turn and waiting calls are copied too: `resume` can finish them in both, with different
-        idempotency keys, so that a tool may run once in each.
+        An unfinished turn and waiting calls are copied too. `resume` can finish them in both. The idempotency
+        keys differ, so a tool may run once in each.
 
         Args:
             key: A key under which nothing is stored; else `StateConflictError`.
-            binding: Of a sealed one: what it belongs to, if that is something else.
+            binding: For sealed codecs: the owner of the copy, if it is another one.
         """
         refuse_misplaced("fork", misplaced)
         other = self._beside(key, binding)
@@ -285,16 +284,16 @@ class Conversation(KeptFacade):
         self._run(changes.undo_flow(self._settings, listening=self._listening))
 
     def reset(self) -> None:
-        """Forget the conversation: what is stored under its key is deleted. A store that cannot delete gets a
-        state in which nothing was said. No event is sent."""
+        """Forget the conversation: delete the state under its key. A store that cannot delete gets an empty
+        state. No event is sent."""
         self._run(changes.reset_flow(self._settings))
 
     def stop(self) -> bool:
-        """Ask whoever runs a turn of this conversation to stop: another thread, process or machine.
+        """Ask the running turn of this conversation to stop, in any thread, process or machine.
 
         The turn must run on a conversation with ``stop_every=``. It stops before its next model call, or
         before it reads the next piece of a reply; a tool that runs is not interrupted. It then raises
-        `stores.TurnStoppedError`, and what it came to is stored. A stop that comes while no turn runs is
+        `stores.TurnStoppedError`, and its progress is stored. A stop that comes while no turn runs is
         forgotten when the next one begins.
 
         Returns:
@@ -308,9 +307,9 @@ class Conversation(KeptFacade):
     def is_running(self) -> bool:
         """True while a worker runs a turn of this conversation, and for `lease_ttl` seconds after one died.
 
-        The question disturbs no turn. Only of a store of your own with `lease` and without `is_held` it takes
-        the lease for a moment: a turn that begins just then waits a few milliseconds, and with
-        ``gate="reject"`` it raises `TurnInProgressError`.
+        The question disturbs no turn, with one exception. If a store of your own has `lease` and no
+        `is_held`, the lease is taken for a moment. A turn that begins just then waits a few milliseconds, and
+        with ``gate="reject"`` it raises `TurnInProgressError`.
 
         Raises:
             TypeError: The store has no leases.
@@ -318,14 +317,14 @@ class Conversation(KeptFacade):
         return self._run(self._being_run())
 
     def redact(self, match: Match, with_: str = "[redacted]", **misplaced: Unpack[NoFields]) -> Redaction:
-        """Take a text out of the whole conversation; as `states.redact_state`, with all parts in the store.
+        """Redact a text in the whole conversation; as `states.redact_state`, with all parts in the store.
 
-        A turn that runs elsewhere is waited for, as `send` does. Bytes that stand aside because they could
-        not be read are redacted if they can be read now, and else deleted: they cannot be searched. The key
-        stays as it is, and so do copies under other keys.
+        A turn that runs elsewhere is waited for, as `send` does. Bytes that the store keeps aside, because
+        they could not be read, are redacted if they can be read now. Else they are deleted: they cannot be
+        searched. The key stays as it is, and so do copies under other keys.
 
         Raises:
-            StateError: What is stored cannot be read. `erase` deletes it.
+            StateError: The stored state cannot be read. `erase` deletes it.
             TurnInProgressError: A turn runs, and it did not end in time, or ``gate="reject"``.
         """
         refuse_misplaced("redact", misplaced)
@@ -335,19 +334,19 @@ class Conversation(KeptFacade):
     def export(self) -> dict[str, Any] | None:
         """Give all that is stored as JSON-able values, for the person it is about; None if nothing is.
 
-        Under "state" stands what `states.export_state` gives: the transcript with the archive, and what
-        `states.import_state` reads. Under "set_aside" stand the bytes that could not be read. The export is
-        plain text, also of a sealed conversation.
+        "state" is the result of `states.export_state`: the transcript with the archive, and the input of
+        `states.import_state`. "set_aside" has the bytes that could not be read. The export is plain text,
+        also of a sealed conversation.
         """
         return self._run(export_flow(self._settings))
 
     def erase(self, **misplaced: Unpack[NoFields]) -> int:
         """Delete everything that the store has of the conversation: its row, its parts, its lease, and bytes
-        that stand aside because they could not be read. Gives the number of rows, without parts; 0 if there
-        was nothing.
+        kept aside because they could not be read. Gives the number of rows, without parts; 0 if there was
+        nothing.
 
-        A turn that runs elsewhere is waited for, as `send` does. Copies under other keys stay, and what a
-        database keeps of deleted rows (logs, free pages, backups) is not this package's.
+        A turn that runs elsewhere is waited for, as `send` does. Copies under other keys stay. A database may
+        keep deleted rows (logs, free pages, backups); this package does not remove them.
 
         Raises:
             TypeError: The store cannot delete, or cannot list.
@@ -361,7 +360,7 @@ class Conversation(KeptFacade):
         """Give the whole conversation as one blob, its archive and media in it; None if nothing is stored.
 
         With ``parts="store"`` the `state` of a result is the head alone, which other places cannot read in
-        full. Take this one for an export, or for a chat without this store.
+        full. Use this method for an export, or for a chat without this store.
         """
         found = self._run(self._loading(is_whole=True))
         return None if found is None else bytes(found.blob)

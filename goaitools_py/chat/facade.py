@@ -1,10 +1,10 @@
-"""What both chats are: a backend, a codec, default options, and the way from options to a turn's plan.
+"""The base of both chats: a backend, a codec, default options, and the way from options to a turn's plan.
 
-Owns: every body that `Chat` and `AsyncChat` share. Must never know: what happens inside a turn, or which of
-the two chats it is, beyond `_is_async`.
+Owns: every body that `Chat` and `AsyncChat` share. Must never know: the inside of a turn, or which of the two
+chats it is, beyond `_is_async`.
 
-What only a turn or an append needs is imported there: a chat that is made, but not used, loads half of the
-package. `tests/test_imports.py` counts the modules.
+Modules that only a turn or an append needs are imported there. So a chat that is made, but not used, loads
+half of the package. `tests/test_imports.py` counts the modules.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _B = TypeVar("_B", Backend, AsyncBackend)
 
 
 class Facade(ABC, Generic[_B]):
-    """What both chats are: a backend, a codec and default options. No conversation is kept in it."""
+    """The base of both chats: a backend, a codec and default options. It keeps no conversation."""
 
     _is_async: bool
 
@@ -108,7 +108,7 @@ class Facade(ABC, Generic[_B]):
 
     @property
     def codec(self) -> Codec:
-        """How this chat protects the states that it writes."""
+        """The codec of the states that this chat writes."""
         return self._codec
 
     @property
@@ -169,18 +169,18 @@ class Facade(ABC, Generic[_B]):
 
         Args:
             state: The conversation's blob, or None for a new one.
-            messages: What to add. It waits, unseen, until the next turn takes it to the model.
-            binding: For sealed codecs: what the blob belongs to; None takes the chat's default.
+            messages: The messages to add. They wait until the next turn sends them to the model.
+            binding: For sealed codecs: the owner of the blob; None takes the chat's default.
             min_revision: Refuse a state that is older than this.
 
         Returns:
-            The new blob; the given bytes if there is nothing to add, or only events whose ids were seen. The
+            The new blob; the given bytes if there is nothing to add, or only events with known ids. The
             chat's default `on_event` gets an `Appended`.
 
         Raises:
             StateError: The state cannot be read, or is of another provider API.
-            StateTooLargeError: What waits for the next turn is beyond the limits of the codec. It is a
-                StateError; the given bytes stay good.
+            StateTooLargeError: The messages that wait for the next turn are beyond the limits of the codec.
+                It is a StateError; the given bytes stay good.
             TypeError: An option belongs elsewhere.
         """
         refuse_misplaced("append_to_state", misplaced)
@@ -201,7 +201,7 @@ class Facade(ABC, Generic[_B]):
             tell(on_event, appended)
 
     def _of(self, blob: bytes, binding: Any) -> dict[str, str]:
-        """What an event carries that is told of a conversation between two turns."""
+        """The ids in an event between two turns of a conversation."""
         from ..history.info import refs_of
 
         return refs_of(blob, codec=self._codec, binding=self._bound(binding))
@@ -239,7 +239,7 @@ class Facade(ABC, Generic[_B]):
         """The driver of a flow. `watch`: as in `Plan`."""
 
     def _drive_watched(self, flow: Flow[Any]) -> Any:
-        """The driver of what is done beside turns."""
+        """The driver of a flow outside turns."""
         watch: Watch | None = logging_watch(self._log_content)
         if self._telemetry is not None:
             watch = self._telemetry.watch(self._backend, watch, model=self._backend.model, is_turn=False)
@@ -248,7 +248,7 @@ class Facade(ABC, Generic[_B]):
     def _thread(
         self, store: Any, key: str, *, save: Save, binding: Any, **settings: Any
     ) -> tuple[Any, Any, Save]:
-        """What a kept conversation is made of."""
+        """The ports, the settings and `save` of a kept conversation."""
         from .kept.facade import Ports, settings_of
 
         ports = Ports(
@@ -303,7 +303,7 @@ class Facade(ABC, Generic[_B]):
         return {**own, **fields, "user": text, "output_type": output_type}
 
     def _extracted(self, result: ChatResult[Any]) -> Any:
-        """The value of such an exchange. Raises OutputError if it has none."""
+        """The value that the exchange has read. Raises OutputError if it has no value."""
         if result.status == "complete":
             return result.output
         raise OutputError(
@@ -331,7 +331,7 @@ class Facade(ABC, Generic[_B]):
             raise TypeError(
                 f"{name!r} belongs to a turn; compact_state takes what goes beside one, as system="
             )
-        for name in ("binding", "min_revision"):  # None names none
+        for name in ("binding", "min_revision"):  # None means: not given
             if given.get(name) is None:
                 given.pop(name, None)
         if compactor is not None:
@@ -409,7 +409,7 @@ class Facade(ABC, Generic[_B]):
     def _step_plan(
         self, state: State, answers: Answers | None, options: ChatOptions | None, fields: Mapping[str, Any]
     ) -> Plan:
-        """The plan of one step: it goes on with an unfinished turn unless there is a new message."""
+        """The plan of one step: it continues an unfinished turn unless there is a new message."""
         from ..history.info import has_open_turn
 
         plan = self._plan(state, options, fields, answers=answers)
@@ -439,7 +439,7 @@ def _codec(codec: Codec) -> Codec:
 
 
 def _found_backend(value: Any, other: str) -> str:
-    """What stands in a backend's place, and what to do. `other`: the chat that it may be for."""
+    """Describe a value that is not a backend, and name the remedy. `other`: the chat that it may be for."""
     if isinstance(value, type):
         return f"the class {value.__name__}: call it, {value.__name__}(…)"
     found = type(value).__name__
@@ -461,7 +461,7 @@ def _rest(seconds: Any) -> float:
 
 
 def _limit_of_calls(given: int | None, backend: Any) -> int | None:
-    """The option `max_concurrent_calls`, which is for backends that are given by name."""
+    """The option `max_concurrent_calls`. It is for backends that are given by name."""
     if given is None:
         return None
     if not isinstance(backend, str):

@@ -1,10 +1,10 @@
 """Another chat as a tool: its own conversation, kept in a store.
 
-Owns: what such a tool is called with, which conversation a call belongs to, and what comes back.
-Must never know: what happens inside a turn of either chat.
+Owns: the tool's arguments, the choice of the conversation of a call, and the tool's result. Must never know:
+the inside of a turn of either chat.
 
-Each call is one message to the inner conversation, under the call's idempotency key. So a call that runs
-again after a crash gets the stored reply, if the inner turn had ended; else that turn goes on.
+Each call is one message to the inner conversation, under the call's idempotency key. After a crash the call
+runs again. It gets the stored reply if the inner turn had ended; else the inner turn continues.
 """
 
 from __future__ import annotations
@@ -86,13 +86,14 @@ def _key(ctx: ToolContext[Any], name: str, key: Callable[[ToolContext[Any]], str
 
 
 def _given(ctx: ToolContext[Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    # A call of an earlier turn may wait in there: the outer model was told that it was denied.
+    # The inner conversation may have a waiting call of an earlier turn. The outer model was told that it was
+    # denied.
     deps = {} if ctx.deps is None else {"deps": ctx.deps}
     return {**deps, "on_pending": "deny", **fields}
 
 
 def _reply(ctx: ToolContext[Any], result: ChatResult) -> str:
-    """What the outer model reads. Raises Waiting if calls of the inner turn wait for answers."""
+    """The text for the outer model. Raises Waiting if calls of the inner turn wait for answers."""
     ctx.add_bill(result.bill)
     for action in result.actions:
         ctx.log_action(action.text, **action.data)
@@ -102,7 +103,8 @@ def _reply(ctx: ToolContext[Any], result: ChatResult) -> str:
 
 
 def _failed(ctx: ToolContext[Any], name: str, error: TurnError) -> ToolError:
-    """What the outer model reads of a turn that failed. The inner conversation has kept all that came."""
+    """The error text for the outer model, if the inner turn failed. The inner conversation has kept its
+    progress."""
     if error.bill is not None:
         ctx.add_bill(error.bill)
     return ToolError(f"{name} could not answer ({type(error).__name__}).")

@@ -1,7 +1,7 @@
 """The handle of a running turn, in both colours.
 
-Owns: how a turn is iterated, listened to, added to and given up. Must never know: what happens inside a turn,
-or what options it has.
+Owns: iteration, observers, appended messages and cancellation of a turn. Must never know: the inside of a
+turn, or its options.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ else:
 
 
 class RunningTurn(Protocol):
-    """What a handle needs of the turn behind it: of a plain one, or of one that is kept in a store."""
+    """The work that a handle drives: a turn, or a turn of a kept conversation."""
 
     def snapshot(self) -> bytes: ...
 
@@ -45,7 +45,7 @@ class RunningTurn(Protocol):
 
 
 class _Handle(Generic[T]):
-    """What both turn handles share: the state at this instant, and the result once there is one."""
+    """The base of both turn handles: the state at this instant, and the result after the end."""
 
     _engine: RunningTurn
     _steps: Driver[ChatResult[T]] | AsyncDriver[ChatResult[T]]
@@ -62,7 +62,8 @@ class _Handle(Generic[T]):
 
         Raises:
             RuntimeError: The turn is over; use `append_to_state` on its state.
-            StateTooLargeError: What waits for the next model call is beyond the limits of the codec.
+            StateTooLargeError: The messages that wait for the next model call are beyond the limits of the
+                codec.
         """
         if self._steps.done:
             raise RuntimeError("the turn is over; use append_to_state on its state")
@@ -120,11 +121,11 @@ class Turn(_Handle[T]):
                 yield event.text
 
     def result(self) -> ChatResult[T]:
-        """Run what is left of the turn and return its result.
+        """Run the rest of the turn and return its result.
 
         Raises:
-            Exception: What the turn raised; the same again when it is asked again.
-            RuntimeError: The turn was given up before its end.
+            Exception: The error of the turn; each later call raises the same error.
+            RuntimeError: The turn was cancelled before its end.
         """
         try:
             while (event := self._steps.step()) is not None:
@@ -140,11 +141,11 @@ class Turn(_Handle[T]):
         return self._finished()
 
     def cancel(self) -> None:
-        """Give the turn up where it stands; `state` stays valid. After the turn's end nothing happens.
+        """Cancel the turn at this point; `state` stays valid. After the turn's end nothing happens.
 
-        Any thread may call this, such as that of a stop button. The reader's iteration then ends: at once if
-        it waits for more of a reply or for tools in worker threads. If it waits for the reply's beginning, a
-        retry's pause, or a tool in its own thread, it ends when that is there.
+        Any thread may call this, for example the thread of a stop button. The reader's iteration then ends:
+        at once if it waits for more of a reply or for tools in worker threads. If it waits for the reply's
+        beginning, a retry's pause, or a tool in its own thread, it ends when that wait is over.
         """
         self._steps.close()
 
@@ -191,11 +192,11 @@ class AsyncTurn(_Handle[T]):
                 yield event.text
 
     async def result(self) -> ChatResult[T]:
-        """Run what is left of the turn and return its result.
+        """Run the rest of the turn and return its result.
 
         Raises:
-            Exception: What the turn raised; the same again when it is asked again.
-            RuntimeError: The turn was given up before its end.
+            Exception: The error of the turn; each later call raises the same error.
+            RuntimeError: The turn was cancelled before its end.
         """
         try:
             while (event := await self._steps.step()) is not None:
@@ -211,7 +212,7 @@ class AsyncTurn(_Handle[T]):
         return self._finished()
 
     async def cancel(self) -> None:
-        """Give the turn up where it stands; `state` stays valid. After the turn's end nothing happens.
+        """Cancel the turn at this point; `state` stays valid. After the turn's end nothing happens.
 
         Any task of the loop may call this. The iteration of a reader in another task ends at once. When this
         returns, the response is closed, and the running tools are cancelled.

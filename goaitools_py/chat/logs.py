@@ -1,12 +1,12 @@
-"""What a turn does, as records of the standard library's ``logging``.
+"""The log records of a turn, for the standard library's ``logging``.
 
-Owns: the names of loggers and of events, the facts of each record, and who may see content. Must never know:
-how a turn runs, or where records go.
+Owns: the names of loggers and of events, the facts of each record, and the logger of content. Must never
+know: how a turn runs, or where records go.
 
 Every record has its name in ``record.event``, such as "tool.finished", and its facts as attributes
 (``extra=``). Messages and results of tools are logged only if a chat was made with ``log_content=``, and only
-by the logger ``goaitools_py.content``. What failed is logged at WARNING or ERROR. The rest is INFO and DEBUG,
-and costs nothing while nobody listens at these levels.
+by the logger ``goaitools_py.content``. Failures are logged at WARNING or ERROR. The rest is INFO and DEBUG,
+and costs nothing while no logger has these levels.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def checked_content(log_content: LogContent) -> LogContent:
 
 
 def _made() -> dict[str, Logger]:
-    import logging  # not at the top: it is a tenth of what importing this package takes
+    import logging  # not at the top: it takes a tenth of this package's import time
 
     for name in _CHILDREN:
         _loggers[name] = logging.getLogger(f"goaitools_py.{name}")
@@ -75,7 +75,7 @@ def _made() -> dict[str, Logger]:
 
 
 def logging_watch(content: LogContent = False) -> LoggingWatch | None:
-    """What logs a flow; None if no logger of this package listens at INFO or DEBUG.
+    """The watch that logs a flow; None if no logger of this package listens at INFO or DEBUG.
 
     It runs before every turn, and looks at levels only: no function is called.
     """
@@ -127,7 +127,7 @@ def log_failure(error: GoAIToolsError, of: Mapping[str, str]) -> None:
     turn had not begun, and nothing was called.
 
     Args:
-        error: What was raised. The texts of our errors have no content.
+        error: The error of the turn. The texts of our errors have no content.
         of: The ids of the conversation and the turn, as far as they are known.
     """
     facts: Facts = {**of, "error": type(error).__name__, "retryable": error.retryable}
@@ -140,13 +140,13 @@ def log_failure(error: GoAIToolsError, of: Mapping[str, str]) -> None:
 
 
 class LoggingWatch:
-    """Logs a flow: what it tells, and how it ends."""
+    """Logs the events of a flow."""
 
     def __init__(self, content: LogContent) -> None:
         self._content = content
 
     def __call__(self, flow: Flow[Any]) -> Flow[Any]:
-        """The same flow. Each of its events is logged before anybody else gets it."""
+        """The same flow. Each of its events is logged before any observer gets it."""
         answer: Any = None
         failure: BaseException | None = None
         while True:
@@ -196,7 +196,7 @@ class LoggingWatch:
 
 
 def _contents(event: Event) -> Iterator[tuple[str, str]]:
-    """What was said, by the names of records."""
+    """The texts of an event, by the names of records."""
     match event:
         case ModelRequested():
             yield "content.request", event.body.decode("utf-8", "replace")

@@ -1,6 +1,6 @@
-"""Several texts said one after another: how far the series came, whatever ends it.
+"""Several texts, one turn each: the progress of the series, also after an error.
 
-Owns: which texts are left, and what an exception says about that. Must never know: how a turn runs.
+Owns: which texts are left, and the attributes of an exception about them. Must never know: how a turn runs.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class _Place(NamedTuple):
 class Series:
     """The texts of one `run_turns`.
 
-    Its place is one value that one assignment replaces: an interrupt at any instant finds the state and the
+    Its place is one value that one assignment replaces. So an interrupt at any instant finds a state and
     texts that belong together.
 
     Args:
-        state: What the first turn is given.
-        texts: What is to be said.
+        state: The state for the first turn.
+        texts: The messages of the user, in order.
         stops: True if a turn that waits for answers ends the series.
     """
 
@@ -53,12 +53,12 @@ class Series:
 
     @property
     def state(self) -> bytes:
-        """What the next turn is given."""
+        """The state for the next turn."""
         return self._place.state
 
     @property
     def text(self) -> str:
-        """What the next turn says."""
+        """The user's message of the next turn."""
         return self._place.left[0]
 
     def begin(self, turn: _Running) -> None:

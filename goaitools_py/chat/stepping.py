@@ -1,6 +1,6 @@
 """A turn step by step: one model call, or one round of tools, at a time.
 
-Owns: what a step gives back. Must never know: how a turn runs.
+Owns: the outcome of a step. Must never know: how a turn runs.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class Step(Value, frozen=True, kw_only=True):
     Attributes:
         state: The new blob: save it, and give it to the next step.
         status: "in_progress": the next step asks the model; "waiting_for_tools": the next step runs the
-            calls, or gives answers to those in `pending`; "complete": the turn is over; "failed": the step
-            could not end, see `error`; the next step tries again.
+            calls, or gives answers to the calls in `pending`; "complete": the turn is over; "failed": the
+            step could not end, see `error`; the next step tries again.
         text: The text of the last reply so far.
         pending: Calls that wait for an answer from outside.
-        result: What the step came to, as a result. Its usage is that of the step alone. None if it failed.
+        result: The result of the step. Its usage counts this step alone. None if the step failed.
         error: Why the step failed.
     """
 

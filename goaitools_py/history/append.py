@@ -41,9 +41,9 @@ def append_messages(
     """The blob with `messages` in its inbox. The same blob if nothing was added.
 
     The history stays compressed. `fresh_id` and `now_ms` are used only for a new conversation, so equal input
-    gives equal bytes. `retain_bytes`: how many bytes the archive may take, if the history has to be repaired
-    and keeps what a repair changes; 0 keeps nothing. `converts`: later turns convert states of other provider
-    APIs. Then the messages wait in the state's own provider API.
+    gives equal bytes. `retain_bytes`: how many bytes the archive may take, if a repair changes turns and
+    keeps their originals; 0 keeps nothing. `converts`: later turns convert states of other provider APIs.
+    Then the messages wait in the state's own provider API.
 
     Raises `StateTooLargeError` if the waiting messages alone exceed the limits, or the whole state exceeds
     twice the limits.

@@ -58,9 +58,9 @@ def rewind_state(
 
     Args:
         blob: The state.
-        turns: How many turns to take out. Turns from before the newest cut can be taken out only if the
-            archive in the blob has the record of that cut, see ``Compactor(…, retain=True)``. The cut is then
-            undone: the turns come back as they were before it.
+        turns: How many turns to take out. Turns from before the newest cut can be taken out only if the blob
+            has the record of this cut; see ``Compactor(…, retain=True)``. The cut is then undone: the
+            turns come back as they were before it.
         codec: How the blob is protected.
         binding: The owner, for a sealed blob.
         dialect: The dialect of a provider API that is not built in.
@@ -90,9 +90,9 @@ def rewind_state(
 def _without_newest(
     state: ConversationState, turns: int, dialect: Dialect, *, is_unbound: bool = False
 ) -> ConversationState:
-    """The state without so many of its newest turns, all of which are younger than its newest cut.
+    """Remove so many of the newest turns. All of them are younger than the newest cut.
 
-    `is_unbound`: the signed blocks that an undone cut gave back do not fit what stands before them now.
+    `is_unbound`: the signed blocks that an undone cut gave back do not fit their prefix now.
     """
     meta, closed = state.meta, closed_turns(state)
     was_open = state.open is not None
@@ -122,8 +122,8 @@ def _without_newest(
 def _since_cut(state: ConversationState) -> int:
     """How many closed turns are younger than the newest cut.
 
-    A cut that took nothing away counts only if its record is in the archive: a turn that it changed has its
-    original there, and must not be taken out of the history alone.
+    A cut that removed nothing counts only if its record is in the archive. Then the originals of its turns
+    are there, and these turns must not be taken out of the history alone.
     """
     closed = closed_turns(state)
     kept = any(part.kind == ARCHIVE for part in state.parts)

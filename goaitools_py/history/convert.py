@@ -1,6 +1,7 @@
-"""Export and import: a state to a provider's own messages, and such messages to a state.
+"""Export and import: a state to a provider's own messages, and messages to a state.
 
-Owns: where turns begin in a list of messages, and what is refused. Must never know: a backend or an SDK.
+Owns: the places where turns begin in a list of messages, and the checks of the messages. Must never know: a
+backend or an SDK.
 """
 
 from __future__ import annotations
@@ -83,9 +84,9 @@ def state_from_messages(
 ) -> bytes:
     """Make a state of messages in the provider's own JSON shape.
 
-    A call whose id an earlier call of the history has gets another id, and so does its result: some servers
-    refuse one id twice, and a result would answer two calls. The same messages get the same ids. The change
-    is noted as a repair, and signed thinking is left out then. All else stays as it is without `repair`.
+    If an earlier call of the history has the same id, a call and its result get a new id. Some servers refuse
+    one id twice, and a result would answer two calls. The same messages get the same ids. The change is noted
+    as a repair, and signed thinking is left out then. Without `repair` nothing else changes.
 
     A turn begins at each user message that follows a reply. The result depends on the arguments alone if
     `conversation_id` and `created_ms` are given.
@@ -99,10 +100,10 @@ def state_from_messages(
         codec: How the blob is protected.
         binding: The owner, for a sealed blob.
         dialect: The dialect of a provider API that is not built in.
-        repair: Mend what the provider would refuse, such as calls without results or ids that are too long.
-            The facts of each turn ("repaired", by kind) and the cuts of the state say what was done. Added
-            results have the flag "unknown". What only some servers refuse stays, because others need it, such
-            as thinking without a signature: a turn whose server refuses it takes it out.
+        repair: Mend errors that the provider would refuse, such as calls without results or ids that are too
+            long. The facts of each turn ("repaired", by kind) and the cuts of the state list the repairs.
+            Added results have the flag "unknown". Entries that only some servers refuse stay, because others
+            need them, such as thinking without a signature. A turn takes them out if its server refuses them.
 
     Raises:
         TypeError: `messages` is no list, or it holds other values than dicts and `repair` is False.
@@ -130,15 +131,15 @@ def state_of_entries(
     repair: bool = False,
     may_lead: bool = False,
 ) -> ConversationState:
-    """As `state_from_messages`, of the JSON text of each message. Its bytes are kept, but for ids of calls
-    that come again.
+    """As `state_from_messages`, of the JSON text of each message. Its bytes are kept, except repeated ids of
+    calls.
 
     Args:
         entries: One JSON object each, without a line break.
         dialect: The dialect of the provider API.
         conversation_id: The id; None makes a random one.
         created_ms: When the conversation began; None: now.
-        repair: Mend what the provider would refuse.
+        repair: Mend errors that the provider would refuse.
         may_lead: Take a leading system message as a part of the history.
 
     Raises ValueError as `state_from_messages`.
@@ -167,7 +168,7 @@ def state_of_entries(
     cuts = state.meta.cuts
     if found is not None and found.log:
         turns = noted(turns, found)
-        if is_reread:  # signed blocks are bound to what stood before them
+        if is_reread:  # signed blocks are bound to their prefix
             turns = unsigned_turns(turns, dialect)
         turns = [turn for turn in turns if turn.entries]
         entries = [entry for turn in turns for entry in turn.entries]
@@ -188,11 +189,11 @@ def state_of_entries(
 
 
 def _mended(entries: Sequence[bytes], dialect: Dialect) -> tuple[Mended, bool]:
-    """The history as its provider takes it, in forms that every server of the API takes. True: a model reads
-    something else then."""
+    """The history as its provider takes it, in forms that every server of the API takes. True: the text for a
+    model has changed."""
     formed = narrow.narrowed(dialect.wire, entries, fully=False)
     left = [entry for entry in formed.entries if entry]
-    # A change counts for the entry that stands now where the changed one stood.
+    # A change counts for the entry that now has the place of the changed entry.
     places = list(accumulate(map(bool, formed.entries), initial=0))
     changes = tuple((kind, min(places[at], max(len(left) - 1, 0))) for kind, at in formed.log)
     with suppress(StateInvalidError):

@@ -1,6 +1,6 @@
-"""What became of a conversation between two of its states.
+"""The changes of a conversation between two of its states.
 
-Owns: `StateDiff`, and how turns of two states are matched. Must never know: what an entry says.
+Owns: `StateDiff`, and how turns of two states are matched. Must never know: the content of an entry.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def diff_states(
 
 
 def _numbered(state: ConversationState) -> tuple[dict[int, tuple[bytes, ...]], list[tuple[bytes, ...]]]:
-    """The entries of each turn by its number, and those of notes, which have none."""
+    """The entries of each turn by its number, and the entries of notes, which have no number."""
     turns = with_numbers(closed_turns(state))
     numbers = numbers_of([turn.record for turn in turns])
     by_number = {number: _said(turn) for number, turn in zip(numbers, turns, strict=True) if number}
@@ -147,7 +147,7 @@ def _numbered(state: ConversationState) -> tuple[dict[int, tuple[bytes, ...]], l
 
 
 def _said(turn: ClosedTurn) -> tuple[bytes, ...]:
-    """What stands for a turn: its entries, and whether requests have them."""
+    """The identity of a turn for the comparison: its entries, and whether requests have them."""
     return turn.entries if turn.record.is_sent else (*turn.entries, UNSENT.encode())
 
 

@@ -1,11 +1,11 @@
-"""A state as plain JSON values, and such values as a state again, without losing a byte.
+"""A state as plain JSON values, and back, without losing a byte.
 
-Owns: the shape of an export, its JSON Schema, and what an import refuses. Must never know: a provider's JSON
+Owns: the shape of an export, its JSON Schema, and the checks of an import. Must never know: a provider's JSON
 beyond "an object", or how a blob is packed.
 
 An export has the text of each piece of the state as it is stored. So numbers like ``1e5``, the order of keys
-and escapes survive, and so does what a later release wrote. `transcript` repeats the conversation for people
-and for programs that only read; an import does not look at it.
+and escapes survive, and so do values that a later release wrote. `transcript` repeats the conversation for
+people and for programs that only read; an import does not look at it.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def export_state(
 ) -> dict[str, Any]:
     """Give everything that a state holds as JSON-able values; `import_state` makes the state of them again.
 
-    The export is not protected, also if the state is: it has all that was said, in plain text.
+    The export is not protected, also if the state is. It has all messages in plain text.
 
     Args:
         blob: The state.
@@ -201,7 +201,7 @@ def _base64(data: bytes) -> str:
 
 
 def _transcript(history: History) -> dict[str, Any]:
-    """The turns in neutral words, without what the provider sealed."""
+    """The turns as plain messages, without the blocks that the provider sealed."""
     turns = [
         {
             "number": turn.number,
@@ -238,21 +238,21 @@ def import_state(
     binding: Any = None,
     dialect: Dialect | None = None,
 ) -> bytes:
-    """Make the state of an export again. It has the same content, and goes on where the exported one stood.
+    """Make a state of an export. It has the same content, and the conversation can go on.
 
     The values may come from anywhere: all of them are checked, also that the provider would take the history.
 
     Args:
-        exported: What `export_state` gave, also after a way through JSON.
-        codec: How the new blob is protected; not necessarily as the old one was.
+        exported: The result of `export_state`, also after it was written as JSON and read again.
+        codec: How the new blob is protected. It may be another codec than before.
         binding: The owner, for a sealed blob.
         dialect: The dialect of a provider API that is not built in.
 
     Raises:
         TypeError: It is not a dict.
         StateVersionError: A newer release wrote it.
-        StateInvalidError: It is no export, a value was changed in a way that no state has, or the provider
-            would refuse its history.
+        StateInvalidError: It is no export, a value is not possible in a state, or the provider would refuse
+            its history.
         StateTooLargeError: It is beyond the limits of the codec.
     """
     if not isinstance(exported, Mapping):
@@ -293,8 +293,8 @@ def _check_head(exported: Mapping[str, Any]) -> None:
 
 
 def _check(state: ConversationState, dialect: Dialect) -> None:
-    """Refuse what a turn would trust: a history, an open turn or waiting messages that no provider takes. A
-    state is not checked for these when it is loaded."""
+    """Refuse a history, an open turn or waiting messages that the provider does not take. A turn would trust
+    them, and a load does not check them."""
     entries = closed_entries(state)
     opened = state.open.entries if state.open is not None else ()
     journal.check_journal(state, dialect)

@@ -1,7 +1,7 @@
 """A state in a file of its own.
 
-Owns: how a file is replaced in one step, what is never replaced, and who may read it. Must never know: what
-a state holds.
+Owns: the replacement of a file in one step, the files that are never replaced, and the read permission. Must
+never know: the content of a state.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def replace_file(path: str | os.PathLike[str], data: bytes | bytearray | memoryv
 
 
 def _status(path: str | os.PathLike[str]) -> os.stat_result | None:
-    """What is there, behind symbolic links; None for nothing."""
+    """The status of the file behind symbolic links; None if there is no file."""
     try:
         return os.stat(path)
     except FileNotFoundError:
@@ -77,8 +77,8 @@ def _status(path: str | os.PathLike[str]) -> os.stat_result | None:
 
 
 def _is_open_file(path: str | os.PathLike[str]) -> bool:
-    """True for a name of a file that this process has open, such as ``/dev/stdout``. Whoever opened it goes
-    on to read that file, and not one that takes its place."""
+    """True for a name of a file that this process has open, such as ``/dev/stdout``. A reader that has it
+    open would not see a new file in its place."""
     return os.path.abspath(path).startswith(("/dev/", "/proc/"))
 
 
@@ -91,7 +91,7 @@ def _make_alike(number: int, old: os.stat_result) -> None:
         try:
             os.fchown(number, old.st_uid, old.st_gid)
         except PermissionError:
-            # The file is ours now. What a group or all others may read is for the old owner to say.
+            # The file belongs to this user now. Only the old owner may allow a group or others to read it.
             return
     os.fchmod(number, stat.S_IMODE(old.st_mode))
 

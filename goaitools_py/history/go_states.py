@@ -1,10 +1,11 @@
 """States of the Go library goaitools, as states of this one.
 
-Owns: the two shapes of that JSON, and what of them is kept. Must never know: how a blob is packed.
+Owns: the two shapes of that JSON, and the members that are kept. Must never know: how a blob is packed.
 
 The Go library writes ``{"version": 1, "provider": "openai", "processed_length": n, "messages": [...]}``
-(github.com/m0rjc/goaitools, state.go at commit 2210390): the messages are those of Chat Completions, and a
-model has seen the first `n`. An earlier sketch has ``{"version": 1, "messages": [...], "metadata": {...}}``.
+(github.com/m0rjc/goaitools, state.go at commit 2210390): the messages have the shape of Chat Completions, and
+a model has seen the first `n`. An earlier sketch has
+``{"version": 1, "messages": [...], "metadata": {...}}``.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ def import_goaitools_state(
 
     Each message keeps its bytes, with members that this library does not know. Messages that no model had
     seen wait, as after `append_to_state`. Histories that the provider would refuse are mended. The metadata
-    of the second shape, and members of the whole that are not known, become the conversation's metadata:
-    texts as they are, other values as JSON text.
+    of the second shape, and unknown members of the whole, become the conversation's metadata. Texts stay as
+    they are, and other values become JSON text.
 
     Args:
         data: The JSON, as the Go library stored it, or gzipped.
@@ -63,7 +64,7 @@ def import_goaitools_state(
 
     Raises:
         TypeError: It is not bytes.
-        StateFormatError: It is no such JSON.
+        StateFormatError: It does not have one of the two shapes.
         StateVersionError: Its version is not 1.
         StateProviderError: Its provider is not "openai".
         StateInvalidError: A message is not a JSON object, or the history cannot be mended.
@@ -150,12 +151,12 @@ def _value(raw: bytes) -> Any:
 
 
 def _entries(raw: bytes, most: int) -> list[bytes]:
-    if raw.strip() == b"null":  # what Go writes for a list that was never made
+    if raw.strip() == b"null":  # Go writes a nil slice as null
         return []
     with suppress(RawJSONError):
         items = rawjson.items(raw)
         check_limit("max_entries", most, len(items))
-        # A JSON string has no line break of its own, so those that are here stand between its values.
+        # A JSON string cannot hold a raw line break, so each line break here is between values.
         entries = [bytes(item).replace(b"\r", b" ").replace(b"\n", b" ") for item in items]
         for entry in entries:
             rawjson.members(entry)
@@ -164,8 +165,8 @@ def _entries(raw: bytes, most: int) -> list[bytes]:
 
 
 def _seen(found: Mapping[str, bytes], roles: Sequence[str]) -> int:
-    """How many of the messages a model has seen: what the state says, or up to the last reply. Only messages
-    of users and of the system can wait."""
+    """The number of messages that a model has seen: from the state, or up to the last reply. Only messages of
+    users and of the system can wait."""
     said = _value(found["processed_length"]) if "processed_length" in found else None
     first = len(roles)
     while first and roles[first - 1] in _LETTERS:

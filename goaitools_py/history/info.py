@@ -38,30 +38,30 @@ class StateInfo(Value, frozen=True, kw_only=True):
 
     Attributes:
         status: "complete"; "awaiting_tools" if calls wait for answers, see `pending_calls`; "in_progress" or
-            "failed" for a turn that `resume` can finish. "sealed" if the state has a key that was not given:
-            then only `suite`, `key_id`, sizes of the blob and of its parts, and `format_version` are known,
-            and not verified. All other facts are empty, and times are in the year 1.
+            "failed" for a turn that `resume` can finish. "sealed" if the key of the state was not given. Then
+            only `suite`, `key_id`, sizes of the blob and of its parts, and `format_version` are known, and
+            not verified. All other facts are empty, and times are in the year 1.
         tokens: Input tokens of the next request before new messages: the last real usage, plus an estimate of
-            what came since.
+            the entries since then.
         aside_usage: The part of `total_usage` that compaction consumed, such as for summaries.
         total_cost_usd: See `ChatResult.total_cost_usd`.
         context_window: The context window of the model in tokens; None for an unknown model. If the server
-            has cut a longer prompt, what it has left of it.
+            has cut a longer prompt: the tokens that it kept.
         cuts: The cuts, the newest last: (time, name of the strategy, turns removed, messages removed).
         failure: Class and code of the error that the unfinished turn ended with, such as
-            ``("RateLimitError", "rate_limit_exceeded")``. The code is "" if the provider gave none.
+            ``("RateLimitError", "rate_limit_exceeded")``. The code is "" if the provider gave no code.
         roles: How many stored entries of the history each role has: "user", "event", "assistant", "tool",
             "system". A reply may take several entries, and the results of several calls may be one.
         filled: How much of each limit the history takes, as a fraction: "tokens" of the context window if
             that is known, "blob_bytes", "decoded_bytes" and "entries" of the codec's limits.
-        sticky_settings: The settings that `sticky_settings=True` has the next turns begin with.
+        sticky_settings: The settings that `sticky_settings=True` keeps for the next turns.
         pending: The calls that `resume` takes answers for; see `pending_calls`.
         turn_ids: How many ids of turns the state remembers, to recognise a turn that comes again.
         event_ids: The same of events.
         topics: The topics of the waiting events.
-        archive_bytes: What the archive takes as stored, in the blob or in a store; `archive_records`: how
-            many cuts and changes it has.
-        media_bytes: What the media parts take as stored; `media`: how many media they hold.
+        archive_bytes: The stored size of the archive, in the blob or in a store; `archive_records`: how many
+            cuts and changes it has.
+        media_bytes: The stored size of the media parts; `media`: how many media they hold.
         suite: How the blob is protected: "plain", "signed" or "encrypted".
         key_id: The id of the key that protects it, as `Key.id`; 0 without one.
         title: The title that the application gave the conversation; see `update_state`.
@@ -120,7 +120,7 @@ class StateInfo(Value, frozen=True, kw_only=True):
     @property
     def warning_level(self) -> Literal["", "approaching", "at_limit"]:
         """How near the history is to a limit: "approaching" from 70 %, "at_limit" from 90 % of the fullest in
-        `filled`. These are the default `context_marks`; a chat with other marks warns at those."""
+        `filled`. These are the default `context_marks`; a chat with other marks warns at its own marks."""
         fullest = max(self.filled.values(), default=0.0)
         approaching, at_limit = CONTEXT_MARKS
         return "at_limit" if fullest >= at_limit else "approaching" if fullest >= approaching else ""
@@ -148,7 +148,7 @@ def has_open_turn(blob: bytes, *, codec: Codec, binding: Any) -> bool:
 
 
 def refs_of(blob: bytes, *, codec: Codec, binding: Any) -> dict[str, str]:
-    """The ids that an event carries if it is told between two turns; see `Event`."""
+    """The ids of an event between two turns; see `Event`."""
     state = load_state(blob, codec=codec, binding=binding)
     id = state.meta.id
     return {"conversation_id": id, "turn_ref": turn_ref(id, newest_number(state))}
@@ -163,8 +163,8 @@ def inspect_state(
 ) -> StateInfo:
     """Describe a blob of any provider API, without reading its messages.
 
-    Of a sealed blob without its key it gives what anybody can read; see `StateInfo.status`. With a key, or
-    with `min_revision`, a blob that the key does not open is refused.
+    Without the key of a sealed blob it gives the public facts; see `StateInfo.status`. With a key, or with
+    `min_revision`, a blob that the key does not open is refused.
 
     Raises `StateError` if the blob cannot be read.
     """
@@ -257,7 +257,7 @@ _NO_TIME: Final = datetime.min.replace(tzinfo=UTC)
 
 
 def _sealed(blob: bytes | bytearray | memoryview, limits: BlobLimits) -> StateInfo:
-    """What is known of a sealed blob without its key."""
+    """The public facts of a sealed blob, without its key."""
     header, parts = outline(blob, limits)
     return StateInfo(
         wire="",

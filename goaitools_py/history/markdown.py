@@ -1,7 +1,7 @@
 """A conversation as Markdown, for people.
 
-Owns: the form of the text, and that nothing that was said can change that form. Must never know: a provider's
-JSON.
+Owns: the form of the text, and the escapes that keep a message from changing it. Must never know: a
+provider's JSON.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def to_markdown(
 ) -> str:
     """Write a conversation as a Markdown document: a heading for each turn, each message in a fenced block.
 
-    Each text stands in a code block with a fence that is longer than any in the text. So no heading, link or
-    HTML in it takes effect. Control characters are shown as ``�``. Thinking is left out; a picture, document
-    or sound is a line with its name, type and size; below that of a file of text stands the text.
+    Each text is in a code block with a fence that is longer than any fence in the text. So no heading, link
+    or HTML in it takes effect. Control characters are shown as ``�``. Thinking is left out; a picture,
+    document or sound is a line with its name, type and size. A file of text has its text below that line.
 
     Args:
         blob: The state.

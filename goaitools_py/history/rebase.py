@@ -1,10 +1,10 @@
 """Rebase: two states that grew from the same base become one state with the additions of both.
 
-Owns: the pure step from three blobs to one. Must never know: a store, or who saved first.
+Owns: the pure step from three blobs to one. Must never know: a store, or which worker saved first.
 
 The additions of `theirs` stay where they are, and the additions of `mine` follow. Appended messages can
-always be joined. Turns can be joined if only one side has new ones. If both sides have new turns, that is a
-conflict, unless the caller allows it: then the model has answered the later turns without the earlier ones.
+always be joined. Turns can be joined if only one side has new turns. If both sides have new turns, that is a
+conflict, unless the caller allows it. The model has then answered the later turns without the earlier turns.
 """
 
 from __future__ import annotations
@@ -112,7 +112,8 @@ def holds_state(
 ) -> bool:
     """True if `theirs` has everything that `mine` added to `base`.
 
-    For a worker whose save got no answer: was it saved? False if a cut has since removed what `mine` added.
+    For a worker that got no answer to its save: was it saved? False if a cut has since removed the additions
+    of `mine`.
     """
     my, old, their = _three(mine, base, theirs, codec, binding)
     if their.meta.parent == digest8(mine[:112]):
@@ -130,7 +131,8 @@ def holds_state(
 def begun_at(blob: bytes, created: int, *, codec: Codec = PLAIN, binding: Any = None) -> bytes:
     """The blob, with another time for the begin of its conversation: milliseconds since the epoch.
 
-    For a worker that began a conversation at the same moment as another worker, whose state was saved first.
+    For a worker that began a conversation at the same moment as another worker, if the other state was saved
+    first.
     """
     state = load_state(blob, codec=codec, binding=binding)
     if state.meta.created == created:
@@ -153,7 +155,7 @@ def _three(
     # One side was converted. A conversion loses thinking, so the side that only waits is converted to the API
     # of the side that has a turn.
     only_waits = (not base or my.meta.wire == old.meta.wire) and not _has_moved(my, old)
-    if only_waits and not base:  # nothing was converted before, and the base is that of the one that is
+    if only_waits and not base:  # nothing was converted before: take the base of the state that is
         old = new_state(my.meta.wire, id=their.meta.id, created=their.meta.created)
     wire, at = (their if only_waits else my).meta.wire, old.meta.updated
     found = [_converted(state, wire, at) for state in (my, old, their)]
@@ -185,10 +187,10 @@ def _taken_back(state: ConversationState, old: ConversationState) -> list[InboxI
 
 
 def _without(state: ConversationState, other: ConversationState, old: ConversationState) -> ConversationState:
-    """The state without the messages that the other one took back, where they still wait, and without what
-    came with them: event ids, turn ids and the context.
+    """The state without the messages that the other state took back, if they still wait, and without their
+    event ids, turn ids and context.
 
-    What a model has accepted in this state stays, and so do its ids: it must not be said a second time.
+    Messages that a model has accepted in this state stay, and so do their ids: they must not be sent twice.
     """
     gone = _taken_back(other, old)
     ids = {row[:2] for row in old.meta.turn} - {row[:2] for row in other.meta.turn}
@@ -206,7 +208,8 @@ def _without(state: ConversationState, other: ConversationState, old: Conversati
 def _unsaid(
     state: ConversationState, old: ConversationState, other: ConversationState | None
 ) -> list[InboxItem]:
-    """The messages that wait in the state and not in the old one. With `other`: only those that it lacks."""
+    """The messages that wait in the state and not in the old state. With `other`: only messages that the
+    other state lacks."""
     added = _added(old.inbox, state.inbox)
     if other is None or not added:
         return added
@@ -362,7 +365,7 @@ def _renumbered(turn: ClosedTurn, number: int) -> ClosedTurn:
 
 
 def _about(my: Meta, old: Meta, their: Meta) -> dict[str, str]:
-    """Their metadata of the conversation, with what mine set or took away since the old one."""
+    """Their metadata of the conversation, with the names that mine set or removed since the old state."""
     if my.about == old.about:
         return their.about
     merged = {name: value for name, value in their.about.items() if name in my.about or name not in old.about}
@@ -374,7 +377,7 @@ def _sum(mine: tuple[int, ...], old: tuple[int, ...], theirs: tuple[int, ...]) -
 
 
 def _row_sum(mine: tuple[int, ...], old: tuple[int, ...], theirs: tuple[int, ...]) -> tuple[int, ...]:
-    """The sum of a counter: theirs, plus what mine added to the old one."""
+    """The sum of a counter: theirs, plus the growth from old to mine."""
     size = max(len(mine), len(old), len(theirs))
     padded = ((*row, *[0] * (size - len(row))) for row in (mine, old, theirs))
     return tuple(max(0, t + m - o) for m, o, t in zip(*padded, strict=True))

@@ -34,7 +34,7 @@ def estimate_tokens(
         blob: The conversation, of any provider API.
         codec: How the blob is protected.
         binding: The owner, for a sealed blob.
-        counter: Counts what no usage has counted yet; None: `TokenEstimate`.
+        counter: Counts the entries after the last usage; None: `TokenEstimate`.
         dialect: The dialect of a provider API that is not built in.
 
     Raises:

@@ -1,4 +1,4 @@
-"""A conversation in neutral words: its turns, iterations and calls, and questions about them.
+"""A conversation in the classes of this package: its turns, iterations and calls, and searches in them.
 
 Owns: `History` and its parts. Must never know: a provider's JSON, a stored entry, or how a state is read.
 """
@@ -42,12 +42,12 @@ class HistoryCall(ToolCall, frozen=True, kw_only=True):
     """A tool call with its result.
 
     Attributes:
-        flag: That of the result; None while there is no result.
-        parts: The result as the model reads it; () while there is none.
+        flag: The flag of the result; None while there is no result.
+        parts: The result as the model reads it; () while there is no result.
         seconds: How long the call ran, to the millisecond; None for a call that did not run, that ran less
-            than a millisecond, or whose time was not recorded.
-        waits_for: "" for a call that has its result, or that has not begun. Else what `resume` takes for it;
-            see `PendingCall.reason`.
+            than a millisecond, or that has no recorded time.
+        waits_for: "" for a call that has its result, or that has not begun. Else the kind of answer that
+            `resume` takes; see `PendingCall.reason`.
     """
 
     _unshown = frozenset({"arguments", "parts"})
@@ -59,7 +59,7 @@ class HistoryCall(ToolCall, frozen=True, kw_only=True):
 
     @property
     def result(self) -> str | None:
-        """The text of the result as its tool wrote it; None while there is none."""
+        """The text of the result as its tool wrote it; None while there is no result."""
         if self.flag is None:
             return None
         return as_written("".join(part.text for part in self.parts if isinstance(part, Text)))
@@ -105,10 +105,10 @@ class HistoryIteration(Value, frozen=True, kw_only=True):
         return bool(self.finish_reason or self.usage.requests)
 
     def cost(self, prices: Prices = genai_price) -> Decimal | None:
-        """What the model call costs, in US dollars; None if the price of its model is unknown.
+        """The cost of the model call, in US dollars; None if the price of its model is unknown.
 
         Args:
-            prices: The price list; else that of genai-prices, if it is installed.
+            prices: The price list; the default is the list of genai-prices, if it is installed.
         """
         if not self.is_reply:
             return Decimal(0)
@@ -120,14 +120,14 @@ class HistoryIteration(Value, frozen=True, kw_only=True):
 class HistoryTurn(Value, frozen=True, kw_only=True):
     """One turn: its iterations, and the stored facts (status, settings, metadata, flags).
 
-    `number`: turns are counted from 1 over the life of the conversation, and no number is given twice. A note
+    `number`: turns are counted from 1 over the life of the conversation, and each number is used once. A note
     that a compaction has left has number 0. `completed_at`: exact to 100 ms; None for a turn without a reply
-    whose end was not recorded, and for an unfinished turn. `id`: names the turn in events and logs, as
+    and without a recorded end, and for an unfinished turn. `id`: names the turn in events and logs, as
     `Event.turn_ref`; "" for a note.
 
-    `status`: as that of a result ("complete", "truncated", "refused", "limited"). "failed": it ended with an
-    error, see `failure`. "interrupted": it was closed without a whole reply, and without an error. The last
-    turn may be unfinished: "awaiting_tools", "in_progress", or "failed".
+    `status`: as the status of a result ("complete", "truncated", "refused", "limited"). "failed": it ended
+    with an error, see `failure`. "interrupted": it was closed without a whole reply, and without an error.
+    The last turn may be unfinished: "awaiting_tools", "in_progress", or "failed".
     """
 
     _unshown = frozenset({"facts", "iterations"})
@@ -169,7 +169,7 @@ class HistoryTurn(Value, frozen=True, kw_only=True):
 
     @property
     def is_sent(self) -> bool:
-        """False if later requests do not have the turn: its provider refused it, and goes on only without."""
+        """False if later requests leave the turn out, because its provider refused it."""
         return not self.facts.get("unsent")
 
     @property
@@ -179,7 +179,7 @@ class HistoryTurn(Value, frozen=True, kw_only=True):
 
     @property
     def usage(self) -> Usage:
-        """What the turn's model calls consumed, as far as the history has them."""
+        """The tokens of the turn's model calls, as far as the history has them."""
         return sum((iteration.usage for iteration in self.iterations), Usage())
 
     @property
@@ -188,19 +188,19 @@ class HistoryTurn(Value, frozen=True, kw_only=True):
         return next((one.model for one in reversed(self.iterations) if one.model), "")
 
     def cost(self, prices: Prices = genai_price) -> Decimal | None:
-        """What the turn's model calls cost, in US dollars; None if a part is unknown.
+        """The cost of the turn's model calls, in US dollars; None if a part is unknown.
 
-        It is computed from the replies that the history has. What broken replies and summaries cost is in
-        `StateInfo.total_cost_usd` only.
+        It is computed from the replies that the history has. The cost of broken replies and of summaries is
+        in `StateInfo.total_cost_usd` only.
 
         Args:
-            prices: The price list; else that of genai-prices, if it is installed.
+            prices: The price list; the default is the list of genai-prices, if it is installed.
         """
         return total(iteration.cost(prices) for iteration in self.iterations)
 
     @property
     def speaker(self) -> str | None:
-        """Who said the first message of the user that names its speaker; None if no message does."""
+        """The speaker of the first message of the user that names one; None if no message does."""
         return next((message.speaker for message in self.messages if message.speaker), None)
 
     @property
@@ -210,7 +210,7 @@ class HistoryTurn(Value, frozen=True, kw_only=True):
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """The model settings that the turn was given, by the names of `ModelSettings`."""
+        """The model settings of the turn, by the names of `ModelSettings`."""
         found = self.facts.get("settings", {})
         return dict(found) if isinstance(found, Mapping) else {}
 
@@ -252,7 +252,7 @@ class History(Value, frozen=True, kw_only=True):
         return f"<History: {len(self.turns)} turns, {len(self.waiting)} waiting messages>"
 
     def show(self, *, file: TextIO | None = None) -> None:
-        """Print the conversation with all that was said; ``print(history)`` shows no content.
+        """Print the conversation with all messages; ``print(history)`` shows no content.
 
         Thinking is left out. `file`: where to; None is standard output.
         """
@@ -280,7 +280,7 @@ class History(Value, frozen=True, kw_only=True):
             yield from message_rows(message)
 
     def all_messages(self) -> tuple[Message, ...]:
-        """All messages, the waiting ones last."""
+        """All messages; waiting messages are last."""
         return (*(message for turn in self.turns for message in turn.messages), *self.waiting)
 
     def iteration(self, number: int) -> HistoryIteration:
@@ -295,15 +295,15 @@ class History(Value, frozen=True, kw_only=True):
         return self.iteration(number).messages
 
     def tool_calls(self, name: str | None = None) -> tuple[HistoryCall, ...]:
-        """The tool calls in order, each with its result. `name`: only those of one tool."""
+        """The tool calls in order, each with its result. `name`: only the calls of one tool."""
         every = (call for turn in self.turns for call in turn.calls)
         return tuple(call for call in every if name is None or call.name == name)
 
     def find(self, text: str) -> tuple[HistoryMatch, ...]:
-        """The messages that hold a text, in order, whatever the case of its letters.
+        """The messages that hold a text, in order. Upper and lower case count as equal.
 
-        What is searched: what authors said (`Message.said`), the results of tools, and the names and
-        arguments of calls. Raises ValueError for an empty text.
+        It searches the texts of authors (`Message.said`), the results of tools, and the names and arguments
+        of calls. Raises ValueError for an empty text.
         """
         wanted = text.casefold()
         if not wanted:
@@ -321,9 +321,9 @@ class History(Value, frozen=True, kw_only=True):
             yield HistoryMatch(message=message)
 
     def to_dict(self, *, media: bool = False) -> dict[str, Any]:
-        """The history as JSON-able values, which `HISTORY_SCHEMA` describes. It has all that was said.
+        """The history as JSON-able values, which `HISTORY_SCHEMA` describes. It has all texts.
 
-        A result stands with its call, and not among the messages. A text that this library wrote, such as a
+        A result is with its call, and not among the messages. A text that this library wrote, such as a
         context block, is marked ("block").
 
         Args:
@@ -349,7 +349,7 @@ def _holds(message: Message, wanted: str) -> bool:
 
 
 def _written(call: ToolCall) -> str:
-    """The arguments of a call with their characters, also those that the model has escaped."""
+    """The arguments of a call, with escaped characters as plain ones."""
     if "\\u" in call.arguments:
         with suppress(ValueError):
             return json.dumps(call.parsed, ensure_ascii=False)
@@ -403,7 +403,7 @@ def _iteration(one: HistoryIteration, number: int, joined: Container[str], media
 
 
 def _message(message: Message, calls: Iterator[HistoryCall], media: bool) -> dict[str, Any]:
-    """One message, each of its calls with the result. `calls`: those of its iteration that come next."""
+    """One message, each of its calls with the result. `calls`: the next calls of its iteration."""
     found = message.to_dict(media=media)
     if message.tool_calls:
         found["tool_calls"] = [_call(next(calls), media) for _ in message.tool_calls]

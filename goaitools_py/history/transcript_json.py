@@ -21,7 +21,7 @@ _TEXTS: Final = {"type": "object", "additionalProperties": _TEXT}
 
 
 def _object(optional: Mapping[str, Any] | None = None, **members: Any) -> dict[str, Any]:
-    """The schema of an object: all `members` are there, and those of `optional` may be."""
+    """The schema of an object: all `members` are required, and the names in `optional` are allowed."""
     return {
         "type": "object",
         "properties": {**members, **(optional or {})},
@@ -166,7 +166,8 @@ HISTORY_SCHEMA: Final[Mapping[str, Any]] = {
     ),
     "$defs": {"usage": _USAGE, "part": _PART, "call": _CALL, "message": _MESSAGE},
 }
-"""The JSON Schema (draft 2020-12) of `History.to_dict`. ``#/$defs/message`` is that of `Message.to_dict`."""
+"""The JSON Schema (draft 2020-12) of `History.to_dict`. ``#/$defs/message`` is the schema of
+`Message.to_dict`."""
 
 
 _RECORD: Final = _object(
@@ -238,4 +239,4 @@ RESULT_SCHEMA: Final[Mapping[str, Any]] = {
     ),
     "$defs": {"usage": _USAGE},
 }
-"""The JSON Schema (draft 2020-12) of `ChatResult.to_dict`. What was said is there with ``content=True``."""
+"""The JSON Schema (draft 2020-12) of `ChatResult.to_dict`. The texts are there with ``content=True``."""

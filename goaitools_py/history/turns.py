@@ -52,10 +52,10 @@ def read_history(
     dialect: Dialect | None = None,
     archived: bool = False,
 ) -> History:
-    """Read the whole conversation in neutral words.
+    """Read the whole conversation as a `History`, the same for all provider APIs.
 
-    An unfinished turn is the last one. Its messages are those that it would have if it were closed now. Its
-    status and its calls are as they stand: a call that waits says so, and has no result.
+    An unfinished turn is the last one. It has the messages that it would have if it were closed now. Its
+    status and its calls are as they are: a call that waits is marked so, and has no result.
 
     Args:
         blob: The state.
@@ -63,9 +63,9 @@ def read_history(
         binding: The owner, for a sealed blob.
         min_revision: The least revision; see `load_state`.
         dialect: The dialect of a provider API that is not built in.
-        archived: The whole transcript: also the turns that compactions removed, and those that they changed
-            as they were before, from the archive that ``Compactor(…, retain=True)`` keeps. In the order of
-            their numbers, without the notes that compactions left. What is in no archive is missing.
+        archived: The whole transcript: also the turns that compactions removed, and the originals of changed
+            turns, from the archive that ``Compactor(…, retain=True)`` keeps. In the order of their numbers,
+            without the notes that compactions left. Turns without a record in the archive are missing.
 
     Raises:
         StateError: The blob cannot be read. With `archived` also: a part of the archive is damaged, or a
@@ -90,10 +90,10 @@ _Numbered: TypeAlias = tuple[ClosedTurn, int, Dialect]
 def _transcript(
     records: Sequence[Record], live: Sequence[_Numbered], wire: str, dialect: Dialect
 ) -> list[_Numbered]:
-    """Each turn once, by number, in its oldest form: that is the original, and later ones are copies.
+    """Each turn once, by number, in its oldest form. That is the original; later forms are copies.
 
-    What a repair has changed comes last: the original may be unreadable, and counts only if no later form
-    of the turn is left.
+    Turns from before a repair come last, because their original may be unreadable. It counts only if no
+    later form of the turn is left.
     """
     dialects = {wire: dialect}
     kept: list[_Numbered] = []
@@ -182,7 +182,7 @@ _ENDS: Final[Mapping[str, TurnStatus]] = {
 
 
 def _unfinished(status: str) -> TurnStatus:
-    """The status of an unfinished turn: that of its state."""
+    """The status of an unfinished turn, from the status of its state."""
     return _ENDS.get(status, "in_progress")
 
 
@@ -204,7 +204,7 @@ def _calls(
     record: TurnRecord, messages: Sequence[Sequence[Message]], opened: OpenTurn | None
 ) -> list[tuple[HistoryCall, ...]]:
     """The calls of each iteration, each with its result. A result belongs to the oldest call of its id that
-    has none."""
+    has no result yet."""
     flags = record.facts.get("flags", {})
     found: list[list[HistoryCall]] = [[] for _ in messages]
     waiting: dict[str, list[tuple[int, int]]] = {}
@@ -247,7 +247,7 @@ def _as_they_stand(found: Sequence[list[HistoryCall]], opened: OpenTurn) -> None
 
 
 def _with_speakers(messages: tuple[Message, ...], speakers: Mapping[int, str]) -> tuple[Message, ...]:
-    """The messages of an iteration, those of the user with their speakers."""
+    """The messages of an iteration, with the speakers of the user's messages."""
     if not speakers:
         return messages
     found = list(messages)
@@ -258,7 +258,7 @@ def _with_speakers(messages: tuple[Message, ...], speakers: Mapping[int, str]) -
 
 
 def _readable(facts: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The facts, those of a later release as values too."""
+    """The facts, also the facts of a later release, as values."""
     if facts.keys() <= FACTS:
         return facts
     return {name: view(bytes(value)) if isinstance(value, Raw) else value for name, value in facts.items()}

@@ -1,7 +1,7 @@
-"""The newest cut undone, with the turns since then behind what it took out.
+"""Undo the newest cut, and put the turns since then behind the turns that come back.
 
 Owns: the pure step from blob to blob, and the text that says why a cut cannot be undone. Must never know: a
-store, or what a record of the archive looks like.
+store, or the format of a record of the archive.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["undo_cut"]
 
 _CORRECTIONS: Final = (REPAIRED, UNSIGNED)
 """Changes of the closed history that no compactor has made. They are undone together with the cut before
-them: the turn that made them, or the next one, makes them again where they are still needed."""
+them. The turn that made them, or the next turn, makes them again if they are still needed."""
 
 
 def undo_cut(
@@ -43,11 +43,11 @@ def undo_cut(
 ) -> bytes:
     """Undo the newest cut: its turns come back as they were before it, from the archive in the state.
 
-    Without a turn since the cut, the conversation is what it was before: its signed thinking is valid again.
+    Without a turn since the cut, the conversation is as before the cut: its signed thinking is valid again.
     Turns since the cut follow the turns that come back. Their signed thinking is taken out, because it was
     signed over the shorter history. Usage, cost, used ids and waiting messages stay. Call it again to undo
-    the cut before. What was repaired since the cut, or lost its signed thinking, comes back too; the next
-    turn takes signed thinking out again if it does not fit.
+    the cut before. Turns that were repaired since the cut, or lost their signed thinking, come back as they
+    were, too. The next turn takes signed thinking out again if it does not fit.
 
     Args:
         blob: The state. It has the record of its newest cut, see ``Compactor(…, retain=True)``.
@@ -58,7 +58,7 @@ def undo_cut(
 
     Raises:
         ValueError: There is no cut, a turn is unfinished, or the record of the cut is not there. The text
-            says what is possible.
+            names the remedy.
         StateTooLargeError: The whole history is too large for a state.
         StateError: The blob cannot be read.
     """
@@ -109,7 +109,7 @@ def _with_turns_since(
 
 
 def _why_not(state: ConversationState) -> str:
-    """Why the newest cut cannot be undone, and what can be done."""
+    """The reason why the newest cut cannot be undone, and the remedy."""
     row = newest_cut(state.meta)
     if row is None:
         return "there is no cut to undo; rewind_state(state, turns) takes the newest turns out"

@@ -1,4 +1,4 @@
-"""What an application says of a conversation: its title and metadata.
+"""The title and metadata that an application gives a conversation.
 
 Owns: how they enter a blob. Must never know: a turn, a provider's JSON.
 """
@@ -30,7 +30,7 @@ def update_state(
     codec: Codec = PLAIN,
     binding: Any = None,
 ) -> bytes:
-    """Say what a conversation is about, for people and lists. A model never sees it.
+    """Set the title and metadata of a conversation, for people and lists. A model never sees them.
 
     Args:
         title: At most 256 characters; "" takes it away, None leaves it as it is.

@@ -1,7 +1,7 @@
 """A state in another version of the format, and under the newest key.
 
-Owns: the one step that a migration takes for each state. Must never know: what a version changed, or where
-states are kept.
+Owns: the one step that a migration takes for each state. Must never know: the changes of a version, or the
+place of states.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def upgrade_state(
 ) -> bytes:
     """Write a state in the newest version of the format, sealed with the first key of its codec.
 
-    Its content, its revision and its times do not change. A state that is so already is checked and returned
-    as it is: a loop over all states writes only those that it has to, and may be stopped and run again.
+    Its content, its revision and its times do not change. A state that is up to date is checked and returned
+    as it is. So a loop over all states writes only outdated states, and may be stopped and run again.
 
     Args:
         blob: The state. Its parts must be in it, if they are to get the newest key too.

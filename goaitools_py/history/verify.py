@@ -22,12 +22,12 @@ def verify_state(
 ) -> tuple[bytes, ...]:
     """Check all of a blob: its seal, the digest of each part in it, and that everything in it can be opened.
 
-    If the journal of cuts names a record of the archive, and all parts of the archive are in the blob, the
-    records are read too: each names the one before it, and the journal names the newest. Each entry must be
-    a JSON object, and each row must be one that this release writes. The calls of an unfinished turn must be
-    those of its last reply.
+    The records of the archive are read too, if the journal of cuts names one and all parts of the archive are
+    in the blob. Each names the record before it, and the journal names the newest. Each entry must be a JSON
+    object, and each row must have a form that this release writes. The calls of an unfinished turn must be
+    the calls of its last reply.
 
-    A turn checks only what it reads. Call this for backups, and after a migration of a database.
+    A turn checks only the parts that it reads. Call this for backups, and after a migration of a database.
 
     Args:
         blob: The stored value.

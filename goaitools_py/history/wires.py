@@ -1,7 +1,7 @@
 """Which dialect reads a state.
 
-Owns: the choice between the dialects that are built in and one that a caller passes. Must never know: why
-the state is read.
+Owns: the choice between a built-in dialect and a dialect of the caller. Must never know: why the state is
+read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The flows that change a kept conversation without a model: append, commit, rewind, undo, fork, reset.
 
-Owns: what each loads and saves, and what it does after a conflict. Must never know: a turn, or which store it
-is.
+Owns: the load, the save and the acts after a conflict, for each of them. Must never know: a turn, or which
+store it is.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 MAX_APPENDS: Final = 100
-"""How often an append is tried. It fits onto every state, and of several workers one always succeeds."""
+"""How often an append is tried. It fits onto every state, and one of several workers always succeeds."""
 
 
 MAX_RESETS: Final = 5
@@ -56,6 +56,7 @@ def append_flow(
     for left in range(MAX_APPENDS, -1, -1):
         yield from row.load()
         try:
+            # No rebase: after a conflict the newly loaded state grows instead.
             yield from row.commit(grow(row.stored), most=0, is_paid=False)
         except StateConflictError:
             if not left:
@@ -125,6 +126,7 @@ def fork_flow(settings: RowSettings, other: RowSettings, *, listening: bool = Fa
     )
     if other.binding != settings.binding:
         blob = rewrap(blob, codec=settings.codec, binding=settings.binding, to_binding=other.binding)
+    # `beside` has loaded nothing, so this save succeeds only under a key without a state.
     yield from beside.commit(blob, most=0, is_paid=False)
     if listening:
         yield from beside.tell()
@@ -148,6 +150,7 @@ def reset_flow(settings: RowSettings) -> Flow[None]:
         if not row.stored:
             return
         try:
+            # Before the save that overwrites these bytes: a crash in between loses no byte.
             if row.damage is not None or not _is_readable(row.stored, settings):
                 yield from row.set_aside()
             yield from row.overwrite(fresh)

@@ -1,7 +1,7 @@
 """The flow of a compaction of a kept conversation.
 
-Owns: the order of lease, load, compaction and save. Must never know: what a compactor does, or which store it
-is.
+Owns: the order of lease, load, compaction and save. Must never know: the inside of a compactor, or which
+store it is.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The end of a turn that is kept in a store. It is saved, however it ends.
 
-Owns: a driver around a turn's driver, one for sync and one for async, and the save of a turn that its caller
-has abandoned, also when Python ends. Must never know: the content of a save, or its place.
+Owns: a driver around a turn's driver, one for sync and one for async, and the save of an abandoned turn, also
+when Python ends. Must never know: the content of a save, or its place.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What both kept conversations are: a key in a store, and a chat.
+"""The base of both kept conversations: a key in a store, and a chat.
 
-Owns: settings and their checks, the works and flows of each method, and what is read of a stored row. Must
-never know: which of `Conversation` and `AsyncConversation` runs what it makes, an engine of a store, or a
-chat beyond the things that `Ports` names.
+Owns: settings and their checks, the work or flow of each method, and the readers of a stored row. Must never
+know: which of `Conversation` and `AsyncConversation` runs a flow, an engine of a store, or a chat beyond the
+fields of `Ports`.
 """
 
 from __future__ import annotations
@@ -71,17 +71,17 @@ PartsPlace = Literal["inline", "store"]
 
 
 class ConversationInfo(Value, frozen=True, kw_only=True):
-    """What is stored of a conversation, without its messages.
+    """Facts of a stored conversation, without its messages.
 
     Attributes:
         key: The key it is kept under.
-        version: What the next save has to name.
+        version: The version number that the next save has to name.
         saved_at: When it was saved last, by the store's clock.
-        title: What `update` set; "" for none.
-        metadata: The `metadata` of its turns in one; a later turn's value replaces an earlier one's, and what
-            `update` set replaces those of turns. Of turns that a compaction took away, up to 4 KiB are kept,
-            the newest first.
-        state: What the state says of itself: ids, status, times, usage, size.
+        title: The title of `update`; "" without one.
+        metadata: The `metadata` of its turns in one. The value of a later turn replaces the value of an
+            earlier turn, and the values of `update` replace both. For turns that a compaction took away, up
+            to 4 KiB are kept, the newest first.
+        state: Facts in the state: ids, status, times, usage, size.
     """
 
     _unshown = frozenset({"key", "metadata", "title"})
@@ -98,9 +98,9 @@ class ConversationSnapshot(Value, frozen=True, kw_only=True):
     """A conversation as it was at one instant.
 
     Attributes:
-        info: What is stored of it, without its messages.
+        info: Facts of the stored conversation, without its messages.
         pending: The calls that `resume` takes answers for.
-        history: The whole conversation in neutral words.
+        history: The whole conversation in the classes of this package.
     """
 
     info: ConversationInfo
@@ -109,16 +109,16 @@ class ConversationSnapshot(Value, frozen=True, kw_only=True):
 
 
 class Ports(NamedTuple):
-    """What a conversation needs of its chat.
+    """The functions of a chat that a kept conversation calls.
 
     Attributes:
-        plan: From options to a turn's plan; nothing is called yet.
-        drive: A driver for a flow, on the chat's backend.
-        open: The handle of a turn from its work, its driver and `on_event`.
-        append: From a blob and messages to a blob.
-        compact: From a blob and what `compact_state` takes to the compaction's flow.
-        on_event: The chat's default observer, which is told of what is done beside turns.
-        is_watched: True if it is logged, too.
+        plan: Makes a turn's plan of options; nothing is called yet.
+        drive: Makes a driver for a flow, on the chat's backend.
+        open: Makes the handle of a turn of its work, its plan and its driver.
+        append: Adds messages to a blob.
+        compact: Makes the compaction's flow of a blob and the arguments of `compact_state`.
+        on_event: The chat's default observer, for events outside turns.
+        is_watched: True if these events are logged, too.
     """
 
     plan: Callable[..., Plan]
@@ -147,7 +147,7 @@ def settings_of(
     stop_every: float | None = None,
     converts: bool = False,
 ) -> RowSettings:
-    """The settings of a kept conversation. TypeError or ValueError for what no conversation could use."""
+    """Check and collect the settings of a kept conversation. Raises TypeError or ValueError."""
     if not isinstance(key, str):
         raise TypeError(f"key must be str, not {type(key).__name__}; pass str(…)")
     if not key or len(key.encode("utf-8", "replace")) > MAX_KEY_BYTES:
@@ -201,7 +201,7 @@ def settings_of(
 
 
 def _found(value: Any) -> str:
-    """What stands in a store's place, and what to do."""
+    """Describe a value that is not a store, and name the remedy."""
     if isinstance(value, type):
         return f"the class {value.__name__}: call it, {value.__name__}(…)"
     found = type(value).__name__
@@ -220,7 +220,8 @@ def _check_seconds(
 
 
 def _check_methods(store: Any) -> None:
-    """Refuse a store whose methods cannot be called as they will be, before a turn is paid for."""
+    """Refuse a store if its methods do not take the arguments of a turn's calls, before a turn is paid
+    for."""
     for name, takes, by_name in (("load", ("key",), ()), ("save", ("key", "blob"), ("expected",))):
         try:
             signature = inspect.signature(getattr(store, name))
@@ -237,8 +238,8 @@ def _check_methods(store: Any) -> None:
 
 
 def _refuse_what_turns_share(given: Mapping[str, Any]) -> None:
-    """Raise TypeError for what all turns of a conversation share. If two deliveries of a message had two
-    conversation ids, a tool call would have two idempotency keys."""
+    """Raise TypeError for an option that all turns of a conversation share. If two deliveries of a message
+    had two conversation ids, a tool call would have two idempotency keys."""
     if "binding" in given:
         raise TypeError("a kept conversation has one binding: give it to chat.conversation(…, binding=…)")
     if given.get("conversation_id") not in (None, UNSET):
@@ -249,7 +250,7 @@ def _refuse_what_turns_share(given: Mapping[str, Any]) -> None:
 
 
 class KeptFacade:
-    """What both conversations are: a key in a store, and a chat. Nothing is loaded or kept between calls."""
+    """The base of both conversations: a key in a store, and a chat. It keeps no state between calls."""
 
     @advised("{0} is made by chat.conversation(store, key)")
     def __init__(self, ports: Ports, settings: RowSettings, save: Save) -> None:
@@ -289,7 +290,7 @@ class KeptFacade:
     def _compaction(
         self, compactor: Any, dry_run: bool, fields: Mapping[str, Any]
     ) -> tuple[KeptCompaction, Any]:
-        """The compaction, and who is told of it."""
+        """Make the compaction, and choose its observer."""
         _refuse_what_turns_share(fields)
         given = {**fields, "binding": self._settings.binding}
         options = self._ports.plan(None, None, given).options
@@ -307,7 +308,7 @@ class KeptFacade:
         return KeptPrivacy(self._settings, act, timeout=options.timeout)
 
     def _redaction(self, match: Match, with_: str) -> KeptPrivacy:
-        Finder(match, with_)  # raises for what cannot be searched, before a store is asked
+        Finder(match, with_)  # raises for a wrong pattern, before a store is asked
         return self._privacy(redacting(match, with_, listening=self._listening))
 
     def _erasure(self) -> KeptPrivacy:
@@ -368,8 +369,8 @@ class KeptFacade:
         return running_flow(self._settings)
 
     def _loading(self, *, is_whole: bool = False) -> Flow[Stored | None]:
-        """Load what is stored, with the parts that its head lists: with all of them if `is_whole`, else with
-        those that a turn needs."""
+        """Load the stored state, with the parts that its head lists: all parts if `is_whole`, else the parts
+        that a turn needs."""
         row = Row(self._settings)
         found: Stored | None = yield from row.load(is_whole=is_whole)
         return None if found is None else replace_stored(found, blob=row.stored)
@@ -378,7 +379,7 @@ class KeptFacade:
         return {"codec": self._settings.codec, "binding": self._settings.binding}
 
     def _reads(self, read: Callable[[Stored | None], T], found: Stored | None) -> Flow[T]:
-        """What a reader gives, read beside the event loop if that may take long."""
+        """Call a reader of a state, beside the event loop if that may take long."""
         is_long = found is not None and (len(found.blob) > _LONG or may_take_long(found.blob, unknown=True))
         return computed(partial(read, found), is_long=is_long)
 

@@ -27,5 +27,6 @@ def row_facts(meta: Meta, *, with_title: bool) -> RowFacts:
 
 
 def shows_title(codec: Codec, plain_title: bool | None) -> bool:
-    """Whether the title may stand in plain beside the blob. None: only if the blob is plain too."""
+    """True if the title may be in a plain column beside the blob. `plain_title` None: only if the blob is
+    plain too."""
     return codec.suite == SUITE_PLAIN if plain_title is None else plain_title

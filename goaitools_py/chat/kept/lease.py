@@ -1,7 +1,7 @@
 """Keep a lease alive while its turn runs.
 
 Owns: a thread, or a timer and its task, for each lease that is held for long. Must never know: a store's
-engine, or what a turn does.
+engine, or the acts of a turn.
 
 A lease that cannot be renewed runs out. Nothing is lost or done twice then: compare-and-swap ensures
 that, not the lease.
@@ -58,7 +58,8 @@ class Renewal:
         self._thread.start()
 
     def end(self) -> None:
-        """Stop, and wait for a renewal that is under way. One that the store does not answer goes on."""
+        """Stop, and wait for a renewal that is under way. A renewal without an answer of the store
+        continues."""
         self._over.set()
         watch, self._watch = self._watch, None  # drop the reference: the watch holds this renewal
         if watch is not None:

@@ -1,7 +1,7 @@
 """A conversation as a head, and parts that the store keeps beside it.
 
-Owns: the choice of parts that go into the store, and of parts that are loaded with the head, and the way from
-    a blob to a head and back. Must never know: a store's engine, or what a part says.
+Owns: the choice of parts that go into the store or are loaded with the head, and the way from a blob to a
+head and back. Must never know: a store's engine, or the content of a part.
 
 A turn needs the head, and the parts that are history or media. The archive stays in the store: the head lists
 its parts, and each new blob of the conversation carries that list on. A cut adds a part. If the newest part
@@ -70,7 +70,7 @@ def pieces_of(blob: bytes, codec: Codec, binding: Any) -> Pieces:
 
 
 def part_with_room(blob: bytes, codec: Codec, binding: Any) -> bytes | None:
-    """Name the stored part that a new part of the archive in a blob may join; None if there is none."""
+    """Name the stored part that a new part of the archive in a blob may join; None: no part has room."""
     try:
         part = with_room(parts_of(blob, codec=codec, binding=binding))
     except StateError:
@@ -79,9 +79,9 @@ def part_with_room(blob: bytes, codec: Codec, binding: Any) -> bytes | None:
 
 
 def with_shared_part(blob: bytes, stored: bytes, codec: Codec, binding: Any) -> bytes:
-    """Give the blob whose new part of the archive is one with the part that `part_with_room` named.
+    """Join the new part of the archive in a blob with the part that `part_with_room` named.
 
-    `stored`: the bytes of that part. The same blob if they are damaged.
+    `stored`: the bytes of the named part. Gives the same blob if they are damaged.
     """
     state = load_state(blob, codec=codec, binding=binding)
     shared = with_joined(state, stored, codec, binding)
@@ -116,7 +116,7 @@ def joined(
 
     Raises:
         StatePartMissingError: The head lists a part of these kinds that is not there.
-        StateCorruptError: The bytes of a part are not those that the head lists.
+        StateCorruptError: The bytes of a part do not match the digest in the head.
     """
     loaded = {part.name: part.data for part in found.parts}
     try:

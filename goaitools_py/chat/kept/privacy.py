@@ -3,9 +3,9 @@
 Owns: which rows of a store belong to a conversation, and the order in which they are changed. Must never
 know: an engine of a store, or how a text is taken out of a state.
 
-A conversation has a row of its own, with its parts. Bytes that could not be read may stand aside, under keys
-that begin with the conversation's key; see `Row.set_aside`. A redaction and an erasure hold the lease. So
-they wait for a turn that runs, and no turn begins meanwhile.
+A conversation has a row of its own, with its parts. Bytes that could not be read may be kept aside, under
+keys that begin with the conversation's key; see `Row.set_aside`. A redaction and an erasure hold the lease.
+So they wait for a turn that runs, and no turn begins meanwhile.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["CONVERSATION_FORMAT", "KeptPrivacy", "erasing", "export_flow", "redacting"]
 
 CONVERSATION_FORMAT: Final = "goaitools-conversation"
-"""What the member "format" of an exported conversation says."""
+"""The value of the member "format" in an exported conversation."""
 
 _TRIES: Final = 100
 """How often a row is changed again because another worker has saved meanwhile."""
@@ -72,7 +72,7 @@ class KeptPrivacy:
 
 
 def redacting(match: Match, with_: str, *, listening: bool = False) -> Callable[[Row], Flow[Redaction]]:
-    """Take a text out of a conversation, and out of what stands aside.
+    """Redact a text in a conversation, and in its bytes aside.
 
     Bytes aside that cannot be read cannot be searched, so they are deleted.
     """
@@ -175,7 +175,7 @@ def _base64(data: bytes) -> str:
 
 
 def erasing(settings: RowSettings) -> Callable[[Row], Flow[int]]:
-    """Delete all rows of a conversation: its own with the parts, and what stands aside. Gives their number.
+    """Delete all rows of a conversation: its own with the parts, and the bytes aside. Gives their number.
 
     Raises TypeError if the store cannot delete, or cannot list.
     """
@@ -188,6 +188,7 @@ def erasing(settings: RowSettings) -> Callable[[Row], Flow[int]]:
 
     def act(row: Row) -> Flow[int]:
         count = 0
+        # Until nothing is left: another worker may save between a list and a delete.
         for _ in range(_TRIES):
             keys = [settings.key, *((yield from _keys_aside(settings)) or ())]
             gone = 0
@@ -202,7 +203,7 @@ def erasing(settings: RowSettings) -> Callable[[Row], Flow[int]]:
 
 
 def _keys_aside(settings: RowSettings) -> Flow[list[str] | None]:
-    """The keys of the bytes that stand aside; None if the store cannot list."""
+    """The keys of the bytes aside; None if the store cannot list."""
     if not callable(getattr(settings.store, "list", None)):
         return None
     prefix, found, cursor = aside_prefix(settings.key), [], None

@@ -3,9 +3,9 @@
 Owns: compare-and-swap, rebasing on the state of another worker, saves without an answer, and the place for
 unreadable bytes. Must never know: an engine of a store, a model, or whether its caller is async.
 
-It stands on three files: the calls of the store (`row_calls`), the lease (`row_lease`), and what is loaded
-and saved as head and parts (`row_parts`). All of them are flows: they yield effects (`flow`), in most cases
-an `Invoke` of one of the store's methods.
+It is built on three files: the calls of the store (`row_calls`), the lease (`row_lease`), and the load and
+save of head and parts (`row_parts`). All of them are flows: they yield effects (`flow`), in most cases an
+`Invoke` of one of the store's methods.
 
 A row knows two blobs. `stored` is the blob in the store. `mine` is the state that the caller of this row has
 seen. They differ if another worker has appended something while the caller worked. Then a new state that grew
@@ -44,14 +44,14 @@ _DIGITS: Final = 24
 
 
 def aside_prefix(key: str) -> str:
-    """The beginning of the keys under which unreadable bytes of this key stand aside. A very long key is cut
-    there, so that a store takes the new one."""
+    """The beginning of the keys under which unreadable bytes of this key are kept. A very long key is cut
+    there, so that a store takes the new key."""
     room = MAX_KEY_BYTES - len(_ASIDE) - _DIGITS
     return key.encode()[:room].decode(errors="ignore") + _ASIDE
 
 
 def is_aside(other: str, key: str) -> bool:
-    """True for a key under which unreadable bytes of `key` stand aside."""
+    """True for a key under which unreadable bytes of `key` are kept."""
     prefix = aside_prefix(key)
     digits = other[len(prefix) :]
     return other.startswith(prefix) and len(digits) == _DIGITS and not digits.strip("0123456789abcdef")
@@ -120,6 +120,7 @@ class Row(RowParts):
             new = self.mine if new == known else self.timed(new)
         while new != self.mine:
             blob = self._rebased(new)
+            # Before the call: after an interrupt, the next commit must know that this save may be done.
             self._sent = (new, blob)
             failure = conflict = None
             ends_lease = is_last and self._is_combined and self._ends_with_parts()
@@ -167,7 +168,7 @@ class Row(RowParts):
             return new
         settings = self.settings
         try:
-            if not (self.mine or settings.converts):  # two began at once: do not convert what was not to be
+            if not (self.mine or settings.converts):  # two began at once: refuse a state of another API
                 load_state(
                     self.stored,
                     wire=settings.dialect.wire,
@@ -255,7 +256,7 @@ class Row(RowParts):
         self.mine = self.stored = new
 
     def taken_back(self, old: bytes) -> bytes:
-        """Make a state from before `mine` ready to replace it: no model accepted what was added since."""
+        """Make an earlier state ready to replace `mine`: no model accepted the additions since then."""
         settings = self.settings
         now = load_state(self.mine, codec=settings.codec, binding=settings.binding).meta
         if old:
@@ -276,7 +277,7 @@ class Row(RowParts):
         """Keep the stored bytes, which cannot be read, under another key. The next save begins anew.
 
         Gives the suffix of that key. The same bytes get the same key, so that they are kept once. A store of
-        parts keeps all parts of the key there too, whoever has written them.
+        parts keeps all parts of the key there too, also the parts of other writers.
         """
         store, head, parts = self.settings.store, self.stored, ()
         if self._is_parted:
@@ -297,5 +298,6 @@ class Row(RowParts):
             there = yield from self.ask(lambda: store.load(key))
             if there is None or bytes(there.blob) != head:
                 raise
+        # `_version` stays: the next save replaces these bytes, and no newer ones.
         self.mine = self.stored = b""
         return suffix

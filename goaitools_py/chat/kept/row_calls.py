@@ -1,7 +1,7 @@
-"""One store and one key: their settings, and how long an answer of the store is awaited.
+"""One store and one key: their settings, and the wait for the store's answers.
 
-Owns: the limit of each wait, and the time in which a failed call is tried again. Must never know: what a call
-is for.
+Owns: the limit of each wait, and the time in which a failed call is tried again. Must never know: the purpose
+of a call.
 """
 
 from __future__ import annotations
@@ -28,20 +28,21 @@ LEAST_ANSWER, LONGEST_ANSWER = 1.0, 60.0
 class RowSettings(Value, frozen=True, kw_only=True):
     """The settings of a key: they are the same for each use.
 
-    `renewal`: takes a lease and its seconds; what it makes renews the lease in the background, from `start`
-    to `end`.
+    `renewal`: takes a lease and its seconds, and makes an object that renews the lease in the background,
+    from `start` to `end`.
     `undisturbed`: makes the call that takes or ends a lease; see `undisturbed`.
     `gate`: "queue" waits for a lease that another worker holds, "reject" raises at once.
     `lease_ttl`: how long a lease lasts without a renewal, in seconds.
     `concurrent_turns`: True puts a turn behind another worker's turn instead of raising a conflict.
     `save_timeout`: for how many seconds the save of a paid turn, or the release of a lease, is tried again
     while the store is unavailable.
-    `with_title`: True if the title stands in a plain column beside the blob.
-    `converts`: True if turns convert states of other provider APIs, so that one may be stored.
-    `longest_wait`: seconds after which each call has ended, of a store that has no such attribute. 0 sets no
-    limit to the wait for an answer; infinity means that a call may never end.
-    `in_parts`: True if saves put archive and media into the store as parts of their own; see `parts`. What is
-    read follows from the row.
+    `with_title`: True if the title is in a plain column beside the blob.
+    `converts`: True if turns convert states of other provider APIs. Then the stored state may be of another
+    API.
+    `longest_wait`: seconds after which each call has ended, for a store without an attribute of this name. 0
+    sets no limit to the wait for an answer; infinity means that a call may never end.
+    `in_parts`: True if saves put archive and media into the store as parts of their own; see `parts`. A load
+    follows the row, not this setting.
     `stop_every`: seconds between two looks of a turn at the stop flag; None if it does not look.
     """
 
@@ -66,7 +67,7 @@ class RowSettings(Value, frozen=True, kw_only=True):
 
     @property
     def reader(self) -> Dialect | None:
-        """The dialect that reads what is stored; None for the one of the state's own provider API."""
+        """The dialect that reads the stored state; None: the dialect of the state's own provider API."""
         return None if self.converts else self.dialect
 
 
@@ -94,7 +95,7 @@ class RowCalls:
 
         Args:
             call: A method of the store.
-            args: What it takes.
+            args: Its arguments.
             is_paid: True if model calls or tools were paid for.
         """
         longest: float = getattr(self.settings.store, "longest_wait", self.settings.longest_wait)
@@ -116,8 +117,8 @@ class RowCalls:
             ) from None
 
     def asked_beside(self, call: Callable[..., Any], *args: Any) -> Flow[Any]:
-        """As `ask` of a paid turn, for what a turn can do without: None if the store fails. The time in which
-        the turn's save is tried again does not begin here."""
+        """As `ask` of a paid turn, for a call that the turn can do without: None if the store fails. The time
+        in which the turn's save is tried again does not begin here."""
         until = self._patient_until
         try:
             return (yield from self.ask(call, *args, is_paid=True))

@@ -1,7 +1,7 @@
 """The lease of a key: taken before a turn, kept alive, and given back however the turn ends.
 
-Owns: the order of these steps, and what becomes of a lease whose turn is interrupted while it is taken or
-given back. Must never know: what is loaded or saved under the lease.
+Owns: the order of these steps, and the lease after an interrupt while it is taken or given back. Must never
+know: the content of a load or save under the lease.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ class RowLease(RowCalls):
         self._leaving: Any = None
         """The call that ends the lease's context."""
         self._found: tuple[Stored | None, bool] | None = None
-        """What was loaded together with the lease, until `load` gives it; and whether it has all parts."""
+        """The state that came with the lease, until `load` gives it; and whether it has all parts."""
         self._is_combined = False
         self._renewal: Any = None
 
     def take_lease(self, timeout: float | None, *, is_whole: bool = False) -> Flow[float]:
         """Take the lease, if the store has leases, and keep it alive. Gives the seconds of the wait.
 
-        `is_whole`: as for the `load` that follows. A store that can loads with the lease.
-        Raises `TurnInProgressError` if another worker holds it: at once with the gate "reject", else after
-        `timeout` seconds. A store that does not answer is awaited as long.
+        `is_whole`: as for the `load` that follows. If the store can, the load is part of this call. Raises
+        `TurnInProgressError` if another worker holds it: at once with the gate "reject", else after `timeout`
+        seconds. A store that does not answer is awaited as long.
         """
         settings = self.settings
         began = yield Clock()
@@ -62,6 +62,7 @@ class RowLease(RowCalls):
                     context = settings.store.lease(settings.key, settings.lease_ttl)
                     enter = getattr(context, "__aenter__", None) or context.__enter__
                     taking = settings.undisturbed(enter, partial(_leave_late, context))
+                # Before the call: if the call is interrupted, `release` finds the lease here.
                 self._taking = taking, context
                 taken = yield from self.ask(taking.call)
             except LeaseHeldError as exc:
@@ -95,14 +96,15 @@ class RowLease(RowCalls):
 
     def release(self) -> Flow[None]:
         """Give the lease back. While the store is unavailable it is tried again, as a save is. A lease that
-        cannot be given back runs out. A caller that was interrupted here may call it again, and so may one
-        that was interrupted while the lease was being taken."""
+        cannot be given back runs out. A caller that was interrupted here, or in `take_lease`, may call it
+        again."""
         if self._taking is not None:
             taking, context = self._taking
             taken = yield Invoke(taking.rest)
             if taken is not None:
                 self._note_taken(context, taken)
             self._taking = None
+        # Before the lease ends: a renewal must not meet a lease that this worker has given back.
         if self._renewal is not None:
             yield Invoke(self._renewal.end)
             self._renewal = None
@@ -117,7 +119,7 @@ class RowLease(RowCalls):
         self._is_combined = False
 
     def _leave(self) -> Flow[None]:
-        """Leave the context of the lease, once. Where the lease has a `release` it has ended already."""
+        """Leave the context of the lease, once. If the lease has a `release`, the lease has ended already."""
         if self._context is None:
             return
         if hasattr(self._lease, "release"):
@@ -129,7 +131,8 @@ class RowLease(RowCalls):
             yield from self.ask(self._leaving.rest, is_paid=True)
 
     def _give_back(self) -> Flow[None]:
-        """Call the lease's own `release`, if it has one. It raises if it fails; its context does not."""
+        """Call the lease's own `release`, if it has one. A failed `release` raises; leaving the context does
+        not."""
         release = getattr(self._lease, "release", None)
         while release is not None:
             try:

@@ -1,7 +1,7 @@
-"""One key of a store as head and parts: what is loaded of it, and in which call a new state is saved.
+"""One key of a store as head and parts: the loads, and the choice of the call that saves a new state.
 
-Owns: the state that is stored as far as it is known here, with the parts that are at hand. Must never know:
-when a state is saved, or what happens after a conflict.
+Owns: the stored state as this worker knows it, with the parts that are at hand. Must never know: the time of
+a save, or the acts after a conflict.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class RowParts(RowLease):
         self.mine = b""
         self.stored = b""
         self.damage: StateError | None = None
-        """Why the parts of `stored`, which is the head alone then, cannot be used."""
+        """The error of the parts, if they cannot be used. Then `stored` is the head alone."""
         self._version: int | None = None
         self._kept_parts: frozenset[bytes] = frozenset()
         """The names of the parts that the store keeps of `stored`."""
@@ -81,11 +81,11 @@ class RowParts(RowLease):
     def _with_parts(
         self, found: Stored | None, *, is_whole: bool = False, is_paid: bool = False
     ) -> Flow[tuple[Stored | None, bytes]]:
-        """Give what was loaded, and its blob with the parts that its head lists.
+        """Give the loaded row, and its blob with the parts that its head lists.
 
-        The head says whether there are any, not `in_parts`: a handle that writes whole blobs loads all of
-        them, with one load more. A reader of a replica may see head and parts of two moments, so a part that
-        is not there is looked for once more.
+        The head decides whether there are parts, not `in_parts`: a handle that writes whole blobs loads all
+        parts, in a second load. A reader of a replica may see head and parts of two moments, so a missing
+        part is loaded once more.
         """
         settings = self.settings
         self.damage = None
@@ -136,7 +136,7 @@ class RowParts(RowLease):
         return self._load_all() if self.settings.in_parts else self._load()
 
     def read_parts(self, names: Collection[bytes], *, is_paid: bool = False) -> Flow[dict[bytes, bytes]]:
-        """Give the stored bytes of those of these parts that are at hand or in the store. `is_paid`: as for
+        """Give the stored bytes of these parts, as far as they are at hand or in the store. `is_paid`: as for
         `ask`."""
         found = {name: self._at_hand[name].data for name in names if name in self._at_hand}
         lacking = [name for name in names if name not in found]
@@ -171,7 +171,7 @@ class RowParts(RowLease):
         )
 
     def _take_stored(self) -> None:
-        """Have the parts at hand that are in the stored blob, since a handle has saved it whole."""
+        """Take the parts out of the stored blob, because a handle has saved it whole."""
         settings = self.settings
         if self.stored and not self._kept_parts:
             with suppress(StateError):
@@ -219,8 +219,8 @@ class RowParts(RowLease):
         )
 
     def _share(self, blob: bytes, is_paid: bool) -> Flow[None]:
-        """Take a new state apart for its save. If it has a new part of the archive, that becomes one with the
-        newest part in the store, which is loaded for this. If it cannot be had, both stay apart."""
+        """Take a new state apart for its save. A new part of the archive is joined with the newest part in
+        the store, which is loaded for this. If the load fails, both stay apart."""
         settings = self.settings
         if not settings.in_parts or not blob or (self._slimmed is not None and self._slimmed[0] == blob):
             return
@@ -236,7 +236,8 @@ class RowParts(RowLease):
 
     def _slim(self, blob: bytes) -> bytes:
         """Give a new state the form of a loaded one: without the parts that only the store keeps, or whole.
-        The row keeps those for the save. The same state gives the same bytes, though encryption is random."""
+        The row keeps these parts for the save. The same state gives the same bytes, though encryption is
+        random."""
         settings = self.settings
         if not settings.in_parts:
             # The state of another handle may list parts that this row has loaded: the blob gets them.
@@ -266,6 +267,6 @@ class RowParts(RowLease):
         return row_facts(meta, with_title=settings.with_title)
 
     def _ends_with_parts(self) -> bool:
-        """True if the lease may end with a save that drops parts, or if the save drops none."""
+        """True if the save drops no parts, or if the lease may end with a save that drops parts."""
         settings = self.settings
         return settings.in_parts or not self._kept_parts or combines(settings.store, in_parts=True)

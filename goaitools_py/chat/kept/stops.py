@@ -1,7 +1,7 @@
-"""A stop that somebody asks for while a turn runs, perhaps on another machine.
+"""A request to stop a running turn, perhaps from another machine.
 
-Owns: when a turn looks at the stop flag of its row, and what a conversation does with that flag and with the
-lease. Must never know: what a turn does when it is stopped.
+Owns: the times of a turn's looks at the stop flag, and the flows that use the flag and the lease. Must never
+know: the end of a stopped turn.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 __all__ = ["StopWatch", "running_flow", "stop_flow"]
 
 PAUSE_OF_WAIT: Final = 10
-"""The pause after a look without an answer is at least so many times as long as the look took. So a store
-that has fallen silent does not hold up a reply at each piece."""
+"""After a look without an answer, the pause is at least this number times as long as the look. So a silent
+store does not delay a reply at each piece."""
 
 
 class StopWatch:
-    """Looks at the stop flag while a turn runs: before a model call, and before the next piece of a reply is
-    read, but not more often than every `stop_every` seconds. So a tool that runs is not interrupted, and a
-    short turn looks at nothing but the flag that it takes away when it begins."""
+    """Looks at the stop flag before a model call, and before the next piece of a reply is read. There are at
+    least `stop_every` seconds between two looks. So a tool that runs is not interrupted. A short turn looks
+    once: when it begins, to clear an old flag."""
 
     def __init__(self, row: Row) -> None:
         settings = row.settings
@@ -40,14 +40,14 @@ class StopWatch:
         self._now = 0.0
 
     def begin(self) -> Flow[None]:
-        """Take away a flag that was meant for an earlier turn."""
+        """Clear a flag that was meant for an earlier turn."""
         if (yield from self._row.ask(self._store.stop_requested, self._key)):
             yield from self.clear()
         now = yield Clock()
         self._next = now.monotonic + self._every
 
     def clear(self) -> Flow[None]:
-        """Take the flag away."""
+        """Clear the flag."""
         yield from self._row.ask(self._store.set_stop, self._key, False, is_paid=True)
 
     def note(self, answer: Any) -> None:
@@ -76,7 +76,7 @@ def stop_flow(settings: RowSettings) -> Flow[bool]:
     """Set the stop flag. False if nothing is stored under the key.
 
     Raises:
-        TypeError: The store has no such flag.
+        TypeError: The store has no stop flag.
     """
     if not callable(getattr(settings.store, "set_stop", None)):
         raise TypeError(f"stop needs a store with set_stop(); {type(settings.store).__name__} has none")
@@ -87,7 +87,7 @@ def stop_flow(settings: RowSettings) -> Flow[bool]:
 def running_flow(settings: RowSettings) -> Flow[bool]:
     """True while a worker holds the lease of the conversation.
 
-    Of a store that has leases and cannot be asked for them, the lease is taken for a moment.
+    If the store has leases and no `is_held`, the lease is taken for a moment.
 
     Raises:
         TypeError: The store has no leases.

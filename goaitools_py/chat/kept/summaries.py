@@ -1,7 +1,7 @@
 """A list of conversations, without their blobs.
 
-Owns: what a row of a store's listing says of a conversation. Must never know: an engine, a blob, or who may
-see the list.
+Owns: the fields of a row in a store's listing. Must never know: an engine, a blob, or the people who may see
+the list.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ _NANO: Final = Decimal("1e-9")
 
 
 class Summary(Value, frozen=True, kw_only=True):
-    """What a store says of a conversation beside its blob.
+    """The columns of a stored conversation beside its blob.
 
     Attributes:
         key: The key it is kept under.
         updated_at: When it was saved last, in UTC.
-        title: Up to 200 characters of its title; "" for none, and where a sealed state keeps it to itself.
+        title: Up to 200 characters of its title; "" without a title, or if the title stays inside a sealed
+            state.
         status: "complete", "awaiting_tools", "in_progress" or "failed"; "" if the last save did not say it.
         turns: How many turns there were; None if the last save did not say it.
         total_tokens: Input and output tokens of its life; None if the last save did not say it.
-        cost_usd: What it cost in US dollars; None if that is not known.
+        cost_usd: Its cost in US dollars; None if that is not known.
     """
 
     _unshown = frozenset({"key", "title"})
@@ -49,8 +50,8 @@ class Summaries(Value, frozen=True):
     """One page of a list of conversations.
 
     Attributes:
-        rows: At most as many as were asked for. Fewer, or none, do not mean that it was the last page.
-        cursor: What to give for the next page; None after the last one.
+        rows: At most `limit` rows. A shorter or empty page may not be the last one.
+        cursor: The `cursor` for the next page; None after the last page.
     """
 
     _unshown = frozenset({"cursor"})
@@ -65,7 +66,7 @@ def summaries_of(page: StoredPage) -> Summaries:
 
 
 def summaries_flow(store: Any, prefix: str, cursor: str | None, limit: int) -> Flow[Summaries]:
-    """List the conversations of a store whose keys begin with `prefix`.
+    """List the conversations of a store, under keys that begin with `prefix`.
 
     Raises:
         TypeError: The store cannot list.

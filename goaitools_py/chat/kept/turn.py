@@ -9,8 +9,8 @@ know: an engine of a store, a socket, or which of the two drivers carries its ef
 
 The turn is the engine's own flow. Its effects are passed on, except the few that a store changes. A
 checkpoint is saved. With checkpoints, the new messages are saved before the first request. The turn is
-complete only after its save. An exit or a cancellation can end the flow, and then it cannot yield any more:
-so the save after that is a flow of its own, `settle`.
+complete only after its save. An exit or a cancellation can end the flow, and then it cannot yield any more.
+So `settle` is a second flow that saves.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _OvertakenError(Exception):
 
 
 class KeptTurn:
-    """One turn of a kept conversation. `run` is its flow. If that was abandoned, `settle` does the rest.
+    """One turn of a kept conversation. `run` is its flow. If the flow was abandoned, `settle` does the rest.
 
     Attributes:
         is_settled: True once nothing is left to do.
@@ -93,7 +93,7 @@ class KeptTurn:
 
     @property
     def of(self) -> dict[str, str]:
-        """What each event of this turn carries; only the conversation's id before the load."""
+        """The ids in each event of this turn; before the load, the conversation's id only."""
         if self._engine is None:
             return {"conversation_id": self._plan.options.conversation_id or ""}
         return self._engine.of
@@ -128,19 +128,21 @@ class KeptTurn:
             raise
         yield from self._row.release()
         self.is_settled = True
+        # After the release: a slow observer does not hold the lease.
         if self._plan.listening:
             yield Emit(TurnCompleted(result, **(self._engine.of if self._engine is not None else {})))
         return result
 
     def _turn(self) -> Flow[ChatResult[Any]]:
         waited = yield from self._row.take_lease(self._plan.options.timeout)
+        # Under the lease: before it, the stop flag may be meant for another worker's turn.
         if self._stops is not None:
             yield from self._stops.begin()
         began = (yield Clock()).monotonic - waited
         for _ in range(MAX_RESTARTS):
-            yield from self._row.load(tolerates_damage=True)  # the turn's options say what damage means
+            yield from self._row.load(tolerates_damage=True)  # the turn's options say how damage is handled
             self._given = self._row.stored
-            # The turn's `timeout` bounds the wait for the lease, the loads, and what begins anew.
+            # The turn's `timeout` bounds the wait for the lease, the loads, and the restarts.
             waited = (yield Clock()).monotonic - began
             engine = self._new_engine(self._begun(self._given, waited))
             try:
@@ -230,6 +232,7 @@ class KeptTurn:
         yield from self._tell_saved()
 
     def _set_aside(self, engine: TurnEngine | RelayTurn) -> Flow[None]:
+        # Before the save that overwrites these bytes: a crash in between loses no byte.
         if engine.discarded is not None and not self._aside:
             self._aside = yield from self._row.set_aside()
 
@@ -242,7 +245,7 @@ class KeptTurn:
             yield effect
 
     def _save(self, blob: bytes) -> Flow[None]:
-        """Save the state of a turn that goes on. Raises if another worker had a turn meanwhile."""
+        """Save the state of a turn that is not at its end. Raises if another worker had a turn meanwhile."""
         yield from self._row.commit(blob, is_there=self._is_there)
         self._has_saved = True
         yield from self._tell_saved()
@@ -321,8 +324,9 @@ class KeptTurn:
             raise exc from exc.__cause__
         self._is_noted, self._end = True, stored
         if stops is not None:
-            # After the save: if this worker dies in between, the flag still says that nobody goes on with the
-            # turn. Before the lease is given back: after that, the flag may be meant for the next turn.
+            # After the save: if this worker dies in between, the flag still says that no worker shall
+            # continue the turn. Before the lease is given back: after that, the flag may be meant for the
+            # next turn.
             with suppress(Exception):  # the next turn takes the flag away, too
                 yield from stops.clear()
         yield from self._tell_saved()

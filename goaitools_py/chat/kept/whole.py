@@ -35,7 +35,7 @@ class WholeRow:
 
     Attributes:
         blob: The whole state.
-        saved: What the store said of it.
+        saved: The store's answer to the load.
     """
 
     def __init__(self, store: Any, key: str, found: Stored, opening: Opening) -> None:
@@ -77,9 +77,10 @@ class WholeRow:
         return bool(self._kept) and pieces_of(new, self._codec, self._binding).names != self._kept
 
     def save(self, new: bytes, *, with_title: bool | None = None) -> None:
-        """Replace the state, if the row is still as it was loaded. Parts go where the old ones were.
+        """Replace the state, if the row is still as it was loaded.
 
-        `with_title`: whether the title stands in plain beside the blob; None: only if the blob is plain.
+        If the store has parts of the old state, it gets the parts of the new one.
+        `with_title`: True if the title is in a plain column beside the blob; None: only if the blob is plain.
 
         Raises `StateConflictError` if another worker saved meanwhile.
         """
@@ -108,7 +109,7 @@ def load_row(store: Any, key: str, opening: Opening) -> WholeRow | None:
 
 
 def save_new(store: Any, key: str, blob: bytes, *, codec: Codec = PLAIN, binding: Any = None) -> None:
-    """Save a state under a key that has none. Raises `StateConflictError` if it has one."""
+    """Save a state under a new key. Raises `StateConflictError` if the key has a state."""
     _save(store, key, blob, None, _facts(blob, codec, binding, None))
 
 

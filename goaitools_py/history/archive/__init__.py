@@ -1,5 +1,5 @@
-"""The archive: what cuts took out of a history or changed in it, never sent, kept in parts beside it.
+"""The archive: turns that cuts removed or changed, as they were. It is kept in parts, and never sent.
 
-`records` says what a record is. `keeping` adds one, `dropping` drops the oldest, `reading` reads them, and
-`undoing` goes back with them.
+`records` defines a record. `keeping` adds one, `dropping` drops the oldest, `reading` reads them, and
+`undoing` undoes a cut with one.
 """

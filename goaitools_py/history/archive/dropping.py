@@ -1,7 +1,7 @@
 """Drop the oldest parts of an archive that is too large.
 
-Owns: which part goes, and the row "evicted" of the journal of cuts, which says how many records and bytes
-went. Must never know: how large an archive may be.
+Owns: the choice of the part, and the row "evicted" of the journal of cuts, with the number of dropped records
+and bytes. Must never know: how large an archive may be.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ __all__ = ["journalled", "without_oldest", "without_parts"]
 def without_oldest(
     state: ConversationState, fits: Callable[[ConversationState], bool], *, at: int
 ) -> ConversationState:
-    """The state with as few parts of the archive dropped, oldest first, as it takes to fit; without any in
-    the blob if that is not enough. The very object if the blob has none."""
+    """Drop the oldest parts of the archive in the blob until the state fits, or all of them. Gives the same
+    object if the blob has no parts of the archive."""
     here = [part for part in state.parts if part.kind == ARCHIVE and part.place == INLINE]
     lean = state
     for count in range(1, len(here) + 1):
@@ -48,7 +48,7 @@ _CUTS_KEPT: Final = 64
 
 
 def journalled(state: ConversationState, at: int, *, records: int, size: int) -> ConversationState:
-    """The state whose journal of cuts says that so many records and bytes have gone."""
+    """Note in the journal of cuts how many records and bytes were dropped."""
     facts = {"n": state.meta.processed, "records": records, "size": size}
     row = CutRow(max(0, at), "evicted", 0, 0, msgspec.Raw(msgspec.json.encode(facts)))
     rows = (*state.meta.cuts, row)[-_CUTS_KEPT:]

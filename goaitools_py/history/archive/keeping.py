@@ -1,4 +1,4 @@
-"""Keep what a cut changes: a record of it joins the archive.
+"""Keep the turns that a cut changes: their record joins the archive.
 
 Owns: the steps that add a record, and which part it joins. Must never know: why a cut is made, or which turns
 a strategy keeps.
@@ -52,15 +52,15 @@ SHARED_BYTES: Final = 256 * 1024
 
 
 _SHARES: Final = 4
-"""A part also gets no more records once it has this fraction of `retain_bytes`, so that dropping the oldest
-part does not drop the whole archive."""
+"""A part with this fraction of `retain_bytes` gets no more records. Else a drop of the oldest part could drop
+the whole archive."""
 
 
 _COPY_FACT: Final = "c"
 
 
 class Retention(Value, frozen=True, kw_only=True):
-    """What a cut needs to keep what it changes.
+    """Limits and codec for the record of a cut.
 
     Attributes:
         most_bytes: The most stored bytes of the archive in the blob. Parts that a store keeps do not count.
@@ -76,9 +76,9 @@ class Retention(Value, frozen=True, kw_only=True):
 
 
 def marked(turns: Sequence[ClosedTurn], rest: Sequence[ClosedTurn]) -> list[ClosedTurn]:
-    """The turns after a cut; each that the cut changed has the mark of a copy. Notes get none.
+    """The turns after a cut. Each turn that the cut changed gets the mark of a copy; notes do not.
 
-    `turns` are the turns before the cut. A turn that stayed is the very object.
+    `turns` are the turns before the cut. A turn that stayed is the same object.
     """
     before = set(map(id, turns))
     return [turn if id(turn) in before or not turn.record.facts.get("n") else _copy(turn) for turn in rest]
@@ -86,7 +86,8 @@ def marked(turns: Sequence[ClosedTurn], rest: Sequence[ClosedTurn]) -> list[Clos
 
 def _copy(turn: ClosedTurn) -> ClosedTurn:
     facts = {name: value for name, value in turn.record.facts.items() if name != "n"}
-    # The number stands last, as `with_numbers` writes it, so that an undone cut gives back the same bytes.
+    # The number is the last fact, as `with_numbers` writes it, so that an undone cut gives back the same
+    # bytes.
     facts |= {_COPY_FACT: True, "n": turn.record.facts["n"]}
     return replace(turn, record=replace(turn.record, facts=facts))
 
@@ -100,7 +101,8 @@ def with_record(
     *,
     at: int,
 ) -> ConversationState:
-    """The state after a cut, with a record of the cut in its archive. The oldest parts go if need be.
+    """The state after a cut, with a record of the cut in its archive. The oldest parts are dropped if the
+    room is needed.
 
     A record that is larger than the whole archive may be is not kept: its cut cannot be undone.
 
@@ -108,7 +110,7 @@ def with_record(
         cut: The state after the cut. The newest row of its journal of cuts describes this cut.
         old: The state before it.
         turns: The turns before it, each with its number.
-        rest: The turns after it. A turn that stayed as it was is the very object.
+        rest: The turns after it. An unchanged turn is the same object.
         retention: How much is kept.
         at: Now, in milliseconds after the conversation began.
     """
@@ -197,7 +199,7 @@ def _one_part(older: Part, newer: Part, codec: Codec, binding: Any) -> Part:
 
 
 def with_room(parts: Sequence[Part]) -> Part | None:
-    """The part elsewhere that a new part of the archive may join; None if there is no such pair.
+    """The part elsewhere that a new part of the archive may join; None if no part can take it.
 
     For a store of parts: a cut does not have the older parts of the archive, so its record begins a part.
     """
@@ -214,7 +216,7 @@ def with_joined(
 ) -> ConversationState:
     """The state with the new part of its archive joined to the part that `with_room` gave.
 
-    `stored`: the bytes of that part. The very object if they are damaged.
+    `stored`: the bytes of that part. The same object if they are damaged.
     """
     older = with_room(state.parts)
     if older is None:
@@ -238,7 +240,7 @@ def _takes_more(part: Part, more: Part, most_bytes: int) -> bool:
 
 
 def _bounded(state: ConversationState, retention: Retention, at: int) -> ConversationState:
-    """The state without the oldest parts of its archive that are beyond what may be kept."""
+    """The state without the oldest parts of its archive that exceed the limits."""
     archive = [part for part in state.parts if part.kind == ARCHIVE]
     limits = retention.limits
     gone: list[Part] = []

@@ -1,6 +1,6 @@
 """Read the records of an archive, and check them.
 
-Owns: whole records, and the chain of their digests. Must never know: who reads them.
+Owns: whole records, and the chain of their digests. Must never know: the readers.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ def stored_records(parts: Sequence[Part], codec: Codec, binding: Any = None) -> 
 
 
 def _added(record: Record, media: Media, limits: BlobLimits) -> int:
-    """How many bytes the entries of a record grow by when its media are put back.
+    """The bytes by which the entries of a record grow when its media are put back.
 
     Raises:
         StateInvalidError: The state does not have one of the media.
-        StateTooLargeError: The entries are larger than those of a state may be.
+        StateTooLargeError: The entries are larger than the limit for a state.
     """
     entries = [entry for turn in record.turns for entry in turn.entries]
     added = added_by([name for entry in entries for name in references(entry)], media)
@@ -65,7 +65,7 @@ def _added(record: Record, media: Media, limits: BlobLimits) -> int:
 
 
 def whole_record(record: Record, media: Media, limits: BlobLimits) -> Record:
-    """The record with all media in its entries. The very object if it names none.
+    """The record with all media in its entries. The same object if it names no media.
 
     Raises `StateInvalidError` or `StateTooLargeError` as `archive_of`.
     """

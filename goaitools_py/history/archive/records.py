@@ -1,4 +1,4 @@
-"""What a record of the archive is, and how it is written in a part.
+"""The format of a record of the archive, and of the part that holds it.
 
 Owns: the values of a record and the lines of a part. Must never know: why a cut was made, or which part goes
 first.
@@ -10,17 +10,17 @@ first.
     {cut}     n        how many turns had been closed before the cut
               by       the strategy, as in the journal of cuts
               wire     the provider API of the entries
-              prev     the digest of the record before this one; left out if there was none
+              prev     the digest of the record before this one; left out if it is the first
               places   the place of each turn of the record in the history before the cut
               stays    the places in the history after the cut of the turns that stayed as they were
-              before   what the cut changed in the meta data, as it was: see `Before`
+              before   the changed values of the meta data, as they were: see `Before`
               voice    a digest of model, endpoint, preamble and tools of the last request before the cut
               media    the digests of the media that the entries name, see `media`; left out without any
 
-A record holds each turn that does not stand in the new history exactly as it was directly before the cut:
-removed, reworded, without its signed blocks, with a context block more or less. The turns that stayed are not
-in it. In the history, a turn that was changed has the fact "c": it is a copy, and its original is in the
-archive. The row of the cut in the journal names the digest of its record as "record".
+A record holds each turn that the cut removed or changed, as it was directly before the cut. A change is a
+rewording, a loss of signed blocks, or a context block more or less. Unchanged turns are not in it. In the
+history, a turn that was changed has the fact "c": it is a copy, and its original is in the archive. The row
+of the cut in the journal names the digest of its record as "record".
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class _Cut(msgspec.Struct, frozen=True):
 
 
 class Record(Value, frozen=True, kw_only=True):
-    """What one cut took out or changed; see the module for the fields.
+    """The turns and meta data that one cut took out or changed; see the module for the fields.
 
     `turns` are the turns as they were, each with its number as the fact "n". `digest` names the record.
     """
@@ -117,12 +117,12 @@ class Record(Value, frozen=True, kw_only=True):
 
 
 def voice_digest(meta: Meta) -> str:
-    """A digest of what stands before the history in a request. Thinking is signed over that, too."""
+    """A digest of the parts of a request before the history. Thinking is signed over them, too."""
     return digest8("\n".join((meta.family, meta.model, meta.preamble, meta.tools)))
 
 
 def newest_record(meta: Meta) -> str:
-    """The digest of the newest record, as the journal of cuts names it; "" if it names none."""
+    """The digest of the newest record, as the journal of cuts names it; "" if it names no record."""
     found = [facts.record for row in meta.cuts if (facts := cut_facts(row)) is not None and facts.record]
     return found[-1] if found else ""
 
@@ -153,10 +153,10 @@ def part_of(records: Sequence[tuple[Sequence[bytes], Sequence[bytes]]], codec: C
 
 
 def check_archive(parts: Sequence[Part], codec: Codec, binding: Any = None) -> None:
-    """Refuse an archive of far more JSON values than a state and the stored bytes, before it is read.
+    """Refuse an archive with far more JSON values than a state and the stored bytes, before it is read.
 
     Raises:
-        StateError: It has so many, or a part is elsewhere, or damaged.
+        StateError: It has too many values, or a part is elsewhere or damaged.
     """
     stored = sum(part.stored_len for part in parts)
     records, most = sum(part.entries for part in parts), hard_limits(codec).max_entries + stored
@@ -169,7 +169,7 @@ def check_archive(parts: Sequence[Part], codec: Codec, binding: Any = None) -> N
 def have_few_values(raws: Sequence[bytes], stored: int, codec: Codec) -> bool:
     """True if raw parts have no more JSON values, and no more entries, than a state and their stored bytes.
 
-    An archive may be larger than a state, so what counts beyond that is how far it was inflated.
+    An archive may be larger than a state. So its stored bytes count as allowed values, too.
     """
     values = hard_limits(codec).max_values + stored
     if sum([most_values(len(raw)) for raw in raws]) <= values:
@@ -248,12 +248,12 @@ def _record(columns: Sequence[bytes], entries: Sequence[bytes], turns: Sequence[
 
 
 def _fit(places: Sequence[int], stays: Sequence[int]) -> bool:
-    """Tell whether both grow, and whether the turns of the record and those that stayed fill all places of
-    the history before the cut. Then the turns that stayed have the places that the record leaves free."""
+    """Tell whether both lists grow, and whether changed and unchanged turns together fill all places of the
+    history before the cut. Then the turns that stayed have the places that the record leaves free."""
     grow = all(a < b for one in (places, stays) for a, b in pairwise(one))
     return grow and (not places or places[-1] < len(places) + len(stays))
 
 
 def invalid_part(found: str) -> StateInvalidError:
-    """The error for a part of the archive that breaks a rule. `found`: what it has."""
+    """The error for a part of the archive that breaks a rule. `found`: the fault, for the text."""
     return StateInvalidError(f"a part of the archive has {found}; the archive cannot be read")

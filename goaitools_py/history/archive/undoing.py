@@ -1,7 +1,7 @@
 """Undo the newest cut of a history with the record of it.
 
 Owns: whether a cut can be undone, and the state as directly before it. Must never know: the turns since then,
-or who asks.
+or the caller.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .records import Record, in_order, invalid_part, voice_digest
 __all__ = ["REDACTED", "is_undoable", "newest_cut", "undoable", "undone"]
 
 REDACTED: Final = "redacted"
-"""What the row of a redaction in the journal of cuts says in the place of a strategy."""
+"""The name in the journal of cuts for a redaction, in the place of a strategy."""
 
 
 _HARMLESS: Final = ("evicted", "rewound", REDACTED)
@@ -62,11 +62,11 @@ def undoable(state: ConversationState, codec: Codec, binding: Any = None) -> Rec
 
 
 def undone(state: ConversationState, codec: Codec, binding: Any = None) -> ConversationState:
-    """The state as directly before its newest cut: its turns, and what `Before` lists of the meta data.
+    """The state as directly before its newest cut: its turns, and the meta data that `Before` lists.
 
     The record leaves the archive, and the row of the cut leaves the journal. All other meta data go on. If
-    the model, the preamble or the tools are others than before the cut, the signed blocks that come back do
-    not fit (`Meta.unbound`), and the next turn takes them out.
+    the model, the preamble or the tools have changed since the cut, the restored signed blocks do not fit
+    (`Meta.unbound`). Then the next turn takes them out.
 
     Raises:
         ValueError: There are turns since the cut, or the cut cannot be undone; see `is_undoable`.

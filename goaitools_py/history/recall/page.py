@@ -3,8 +3,8 @@
 Owns: which passages a page has, its order and its size. Must never know: where passages come from, or how
 texts are ranked.
 
-A passage gets a part of the scores of the turns beside it, because a question and its answer often stand in
-two turns. For the same reason the turns beside a hit are shown, as far as the page has room.
+A passage gets a part of the scores of the turns beside it, because a question and its answer are often in two
+turns. For the same reason the turns beside a hit are shown, as far as the page has room.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MOST_PAGES: Final = 20
 _TRIES: Final = 4
 _LEAST_PIECE: Final = 30
 _PIECES: Final = 4
-"""A shortened passage has at least so many pieces, of this part of its size."""
+"""A shortened passage has at least this number of pieces, each with this part of its size."""
 _FRAME_TOKENS: Final = 24
 
 
@@ -58,7 +58,7 @@ def page_of(
 
     Args:
         passages: The earlier turns, oldest first.
-        query: What to search for.
+        query: The words to search for.
         page: From 1 on. The pages have different turns.
         max_tokens: The size of the text, as `tokens.text_tokens` estimates it.
     """
@@ -93,7 +93,7 @@ def _nothing(searched: int, *, is_first: bool) -> str:
 
 
 def _values(passages: Sequence[Passage], query: str) -> list[float]:
-    """The score of each passage, with a part of those beside it."""
+    """The score of each passage, plus a part of the scores of its neighbours."""
     own = search.scores(query, [search.prepared(passage.text) for passage in passages])
     own = [
         value * ASKED if passage.has_asked else value for value, passage in zip(own, passages, strict=True)
@@ -125,7 +125,7 @@ def _fill(
 
 
 def _shown(passage: Passage, query: str, max_tokens: int) -> str:
-    """A passage as it stands in a page: at most `_LONG` characters, and at most so many tokens."""
+    """A passage as a page shows it: at most `_LONG` characters, and at most `max_tokens` tokens."""
     head = f"[turn {passage.number}, {passage.date}]\n"
     most = _LONG
     for _ in range(_TRIES):

@@ -3,8 +3,8 @@
 Owns: which turns these are, and how a turn reads as a passage. Must never know: a query.
 
 A turn is a passage if its original is in the archive, and the history shows no turn with the same text. So a
-turn that has only lost its signed thinking is none. Calls of the recall tool and their results are left out:
-else the best match of a question would be the last time that it was asked.
+turn that has only lost its signed thinking is not a passage. Calls of the recall tool and their results are
+left out. Else a repeated question would match its own earlier search best.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ..info import when
 __all__ = ["Passage", "passages_of", "searched_parts"]
 
 MOST_BYTES: Final = 32 * 2**20
-"""Raw bytes of the archive that one call searches, the newest ones."""
+"""How many raw bytes of the archive one call searches, from the newest on."""
 
 _MOST_ARGUMENTS: Final = 300
 
@@ -52,7 +52,7 @@ class Passage(Value, frozen=True, kw_only=True):
 
 
 def searched_parts(state: ConversationState) -> tuple[Part, ...]:
-    """The parts of the archive that a call searches, oldest first: the newest ones, up to `MOST_BYTES`."""
+    """The newest parts of the archive, up to `MOST_BYTES`, which a call searches. Oldest first."""
     found: list[Part] = []
     left = MOST_BYTES
     for part in reversed([part for part in state.parts if part.kind == ARCHIVE]):
@@ -79,10 +79,10 @@ def passages_of(
         dialect: Reads the entries of its provider API.
         codec: How the blob is protected.
         binding: The owner, for a sealed blob.
-        dialect_of: Gives the dialect of another provider API, which the conversation had before; None if
-            there is none. Turns of such a provider API are then left out.
-        loaded: Parts that a store keeps: the bytes by name. A part that is neither here nor there is left
-            out, and so is one that is damaged.
+        dialect_of: Gives the dialect of another provider API, which the conversation had before; None if it
+            is unknown. Turns of an unknown provider API are left out.
+        loaded: Parts that a store keeps: the bytes by name. A part that is neither in the state nor in
+            `loaded` is left out, and so is a damaged part.
     """
     found: list[Part] = []
     for part in searched_parts(state):
@@ -120,7 +120,7 @@ def _passages(
         for turn, number in zip(record.turns, numbers_of([t.record for t in record.turns]), strict=True):
             if not number or number in found:  # a note, or a later copy
                 continue
-            if not turn.record.is_sent:  # the provider would refuse what a search finds, too
+            if not turn.record.is_sent:  # the provider would refuse its text in a search result, too
                 found[number] = None
                 continue
             with suppress(StateError):  # an entry that cannot be read is of no use to the model
@@ -158,6 +158,6 @@ def _lines(messages: Iterable[Message], asked: set[str]) -> Iterable[str]:
 
 
 def _line(who: str, said: str) -> str:
-    """A message as lines. The later ones are indented, so that no text can look like another message."""
+    """A message as lines. Later lines are indented, so that no text can look like another message."""
     lines = "\n  ".join(said.strip().splitlines())
     return f"{who}: {lines}"

@@ -1,6 +1,7 @@
 """Ranks texts by the words that a query shares with them, in any language.
 
-Owns: how a text is split into terms, and how terms are weighed. Must never know: a state, or what a text is.
+Owns: how a text is split into terms, and how terms are weighed. Must never know: a state, or the origin of a
+text.
 
 A text matches a query if it has one of its terms. These are the terms:
 
@@ -8,8 +9,8 @@ A text matches a query if it has one of its terms. These are the terms:
   accents. So most inflected forms of a word are found.
 - Letters of Chinese, Japanese, Korean and of the languages of South East Asia count as pairs.
 
-The weights are those of BM25 (Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009, sect.
-3.2): a rare term counts more, a term in a long text less. There is no list of stop words.
+The weights are from BM25 (Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009, sect. 3.2):
+a rare term counts more, a term in a long text less. There is no list of stop words.
 
 The texts are searched as they are: an index that serves one query costs more than the query.
 """
@@ -28,13 +29,13 @@ PREFIX: Final = 5
 """Letters of a word that count."""
 
 MOST_TERMS: Final = 64
-"""The terms of a query that count: the first ones."""
+"""How many terms of a query count, from the first on."""
 
 _K1: Final = 1.2
 _B: Final = 0.75
 
 # Han, kana, bopomofo, Hangul; Thai, Lao, Tibetan, Burmese, Khmer. In the second class also the letters of
-# India, whose vowel signs are no letters for Python.
+# India, because Python does not count their vowel signs as letters.
 _UNSPACED: Final = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3100-\u312f"
 _HAN: Final = "\u31a0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 _RUN: Final = re.compile(f"([{_UNSPACED}{_HAN}]+)")
@@ -57,7 +58,7 @@ def prepared(text: str) -> str:
 
 
 def terms_of(query: str) -> list[str]:
-    """The terms of a query, each once, as they stand in a prepared text."""
+    """The terms of a query, each once, in the form of a prepared text."""
     found: dict[str, None] = {}
     for word in prepared(query).split():
         if _RUN.fullmatch(word):

@@ -1,6 +1,6 @@
-"""The records of an archive, rewritten: each names the new digest of the one before it.
+"""The records of an archive, rewritten: each names the new digest of the record before it.
 
-Owns: a part of the archive taken apart and put together again. Must never know: what is taken out of a turn.
+Owns: a part of the archive taken apart and put together again. Must never know: the text that is redacted.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class ArchivedCut(Value, frozen=True, kw_only=True):
 
     Attributes:
         part: The place of its part among all parts of the state.
-        record: What it says, with whole entries.
+        record: The record, with whole entries.
         media: The names of the media that its entries name in the archive.
         columns: Its columns as they are written.
-        turns: Its turns. One that is not changed is the very object of `record`.
+        turns: Its turns. An unchanged turn is the same object as in `record`.
         by: The strategy.
-        forgets_context: The context block before the cut is another one now.
+        forgets_context: True if the context block before the cut has changed.
         dropped: How many names of a later release it has.
     """
 
@@ -133,7 +133,7 @@ def cuts_of(state: ConversationState, codec: Codec, binding: Any) -> list[Archiv
 
 
 def with_cuts(state: ConversationState, cuts: Sequence[ArchivedCut], codec: Codec) -> ConversationState:
-    """The state with these records in its archive. Parts whose records did not change stay as they are."""
+    """The state with these records in its archive. Parts with unchanged records stay as they are."""
     names: dict[str, str] = {}
     parts: dict[int, list[tuple[Sequence[bytes], Sequence[bytes]]]] = {}
     changed: set[int] = set()

@@ -22,7 +22,7 @@ from .matching import ROUNDS, Finder, found_again, quoted
 __all__ = ["Redactor"]
 
 _DEEPEST: Final = 6
-"""How deep JSON in strings of JSON is read as JSON. Deeper ones are read as text."""
+"""How deep JSON in strings of JSON is read as JSON. Deeper JSON is read as text."""
 
 _MOST_INNER: Final = 2_000_000
 """How many JSON values the strings of JSON may have that are read as JSON in one pass. A string is read twice
@@ -33,7 +33,7 @@ _BEGINNINGS: Final = ("{", "[", " ", "\n")
 
 _SHORT: Final = 64
 _MOST_ABSENT: Final = 2**16
-"""So many short texts without a match are remembered: a state may have one of them a million times."""
+"""How many short texts without a match are remembered: a state may repeat one of them a million times."""
 
 _SAFE: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
@@ -48,10 +48,10 @@ class Redactor:
     """Takes a match out of entries and texts. `finder.count` grows with each replacement.
 
     Attributes:
-        finder: What is searched, and what replaces it.
-        kept: How many matches were words of a provider API, which stay.
-        ids: The new id or tool's name for each one that matched. Everywhere the same, so that results find
-            their calls.
+        finder: Finds the matches, and has the replacement.
+        kept: How many matches were words of a provider API. They stay.
+        ids: The new id or tool's name for each match. It is the same everywhere, so that results find their
+            calls.
     """
 
     def __init__(self, finder: Finder) -> None:
@@ -65,7 +65,7 @@ class Redactor:
         self._left = _MOST_INNER
 
     def begin(self) -> None:
-        """Begin a pass. JSON in strings may be read anew; entries that had no match still have none."""
+        """Begin a pass. JSON in strings may be read anew. Entries without a match are still without one."""
         self._left = _MOST_INNER
 
     def learn_ids(self, entries: Iterable[bytes]) -> None:
@@ -139,8 +139,8 @@ class Redactor:
         return is_changed
 
     def arguments(self, value: str) -> str:
-        """The arguments of a call without the match. What was a JSON object stays one, also if the match
-        takes the braces with it."""
+        """The arguments of a call without the match. A JSON object stays a JSON object, also if the match
+        includes its braces."""
         if value == "{}":  # nothing is left in it, though its braces may match
             return value
         new = self.text(value)
@@ -184,7 +184,7 @@ class Redactor:
     # ------------------------------------------------------------------------------ inside an entry
 
     def _structure(self, node: Node, key: str, kind: str, edits: Edits) -> None:
-        """What the provider API has given a shape: its words and ids keep theirs.
+        """Redact a value with a shape that the provider API sets. Words and ids of the API keep their shape.
 
         `key`: the member that holds the node. `kind`: the type of the object that has this member.
         """
@@ -219,7 +219,7 @@ class Redactor:
             self._structure(item, key, kind, edits)
 
     def _parts(self, node: Node, key: str, kind: str, edits: Edits) -> None:
-        """An array. Texts of parts that stand side by side are also searched as one text."""
+        """An array. Texts of parts side by side are also searched as one text."""
         run: list[Node] = []
         for item in node.plain_texts(words.TEXT_PARTS):
             if isinstance(item, list):
@@ -376,8 +376,8 @@ def _addresses(node: Node) -> Iterable[str]:
 
 
 def _cut(texts: Sequence[str], spans: Sequence[tuple[int, int]], replacement: str) -> list[str]:
-    """The texts without these places of all of them joined. The replacement stands where a place begins; a
-    text of which nothing is left also gets it."""
+    """Cut these places out of the texts; they count in the joined text. The replacement is put where a place
+    begins, and into each text that would be empty."""
     found: list[str] = []
     begin = 0
     for text in texts:

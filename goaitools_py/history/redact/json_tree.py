@@ -1,13 +1,12 @@
 """JSON text as a tree of places, so that single strings of it can be replaced.
 
-Owns: where the values of a JSON text stand that may have to change, and the text with others in their places.
-Must never know: what a string says.
+Owns: the places of the values in a JSON text that may have to change, and the text with new values there.
+Must never know: the meaning of a string.
 
-All that is not replaced stays character for character: white space, escapes, the digits of numbers, members
-that stand there twice.
+All other text stays character for character: white space, escapes, the digits of numbers, repeated members.
 
-A text may have a million values, and a tree of them all would take gigabytes. So nodes are made when they are
-asked for, and the caller asks only for those that hold a *hit*: a string or a number that it wants to change.
+A text may have a million values, and a tree of them all would take gigabytes. So a node is made when the
+caller asks for it. The caller asks only for nodes that hold a *hit*: a string or a number to change.
 """
 
 from __future__ import annotations
@@ -56,8 +55,8 @@ class Node:
         return self._tree.hits(self.start, self.end)
 
     def plain_texts(self, kinds: frozenset[str]) -> Iterator[Node | list[Node]]:
-        """The elements of an array. Parts side by side that are written as most are, with a type of these
-        kinds, a text, and nothing else, and without a hit beside their texts, come as a list of the texts."""
+        """The elements of an array. Parts side by side come as a list of their texts, if each has only a type
+        of these kinds and a text, in the usual form, and no hit outside the text."""
         return self._tree.plain_texts(self, kinds)
 
     def has_hits_beside(self, inner: Node) -> bool:
@@ -111,7 +110,7 @@ class Edits:
         self._made.append((node.start, node.end, raw))
 
     def done(self) -> str:
-        """The text with all replacements. The same object if there are none."""
+        """The text with all replacements. The same object without a replacement."""
         if not self._made:
             return self._text
         pieces: list[str] = []
@@ -215,7 +214,7 @@ class _Tree:
         return hits
 
     def may_name(self, node: Node, name: str) -> bool:
-        """True if a key may stand in an object. False is certain."""
+        """True if a key may be in an object. False is certain."""
         written = self.text.find(f'"{name}"', node.start, node.end)
         return written >= 0 or self.text.find("\\", node.start, node.end) >= 0
 

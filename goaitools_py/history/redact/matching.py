@@ -1,11 +1,11 @@
-"""Find a text in other text, and replace it, whatever escapes stand around it.
+"""Find a text in other text, also in an escaped form, and replace it.
 
-Owns: what a match is, the views of a text without its escapes, and the replacement. Must never know: a state,
-or an entry.
+Owns: the definition of a match, the views of a text without its escapes, and the replacement. Must never
+know: a state, or an entry.
 
 A text that holds JSON, or a block of this package, has the secret in an escaped form: ``Jos\\u00e9`` for
-``José``. So a text is also searched as it reads without these escapes. What is found there is replaced where
-it stands, and every other character of the text stays.
+``José``. So a text is also searched without these escapes. A match is replaced in its place, and every other
+character of the text stays.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from ...base.escaping import escaped
 __all__ = ["ROUNDS", "Finder", "Match", "found_again", "quoted"]
 
 Match: TypeAlias = "str | re.Pattern[str] | Callable[[str], Iterable[tuple[int, int]]]"
-"""What is searched: a text; a compiled regular expression; or a function that takes a text and gives the
-places of all matches in it, each as its start and its end."""
+"""The pattern: a text; a compiled regular expression; or a function that takes a text and gives the places of
+all matches in it, each as its start and its end."""
 
 ROUNDS: Final = 8
 """How often a text is searched again after a replacement. The replacement may form a match with its
@@ -61,11 +61,11 @@ class Finder:
         return "\\" not in text and "&" not in text and not self.spans(text)
 
     def is_surely_found(self, text: str) -> bool:
-        """True if the text has a match as it stands. False may also mean that it has one."""
+        """True if the text has a match without unescaping. False does not mean that it has no match."""
         return self._literal is not None and self._literal in text
 
     def spans(self, text: str) -> list[_Span]:
-        """The places of all matches, in order; overlapping ones are joined, empty ones left out."""
+        """The places of all matches, in order; overlapping places are joined, empty places are left out."""
         if self._literal is not None and self._literal not in text:
             return []
         return _joined(self._find(text), len(text)) if text else []
@@ -158,7 +158,7 @@ def _overlaps_itself(text: str) -> bool:
 
 
 def _suspects(text: str) -> re.Pattern[str]:
-    """A text has a match if it stands there, or in an escaped form, or in JSON, or as base64."""
+    """A pattern for texts that may have a match: in plain form, escaped, in JSON, or as base64."""
     letter, least = "[A-Za-z0-9+/]", len(text.encode("utf-8", "replace")) * 4 // 3
     base64 = rf"(?={letter}{{{least}}})(?:{letter}{{4}})*+(?:{letter}{{2}}==|{letter}{{3}}=)?"
     return re.compile(rf'{re.escape(text)}|[\\&]|\A"?(?:[{{\[ \n]|data:|{base64}"?\Z)')
@@ -198,8 +198,8 @@ def _joined(spans: Iterable[_Span], length: int) -> list[_Span]:
 
 
 class _Escape(NamedTuple):
-    """One way to escape a text: what an escape looks like, what it stands for, how a whole text is read, and
-    how it is written."""
+    """One way to escape a text: the pattern of an escape, its meaning, and how a whole text is read and
+    written."""
 
     pattern: re.Pattern[str]
     read: Callable[[str], str]
@@ -208,7 +208,7 @@ class _Escape(NamedTuple):
 
 
 class _Layer(NamedTuple):
-    """Where each character of an unescaped text stands in the escaped one. At each break the distance
+    """The place of each character of an unescaped text in the escaped text. At each break the distance
     changes."""
 
     starts: Sequence[int]
@@ -279,7 +279,7 @@ def _unit(found: str) -> str:
 
 
 _MARK: Final = "\U0010ffff"
-"""Stands for an escaped backslash until all other escapes are undone."""
+"""A placeholder for an escaped backslash until all other escapes are undone."""
 _UNITS: Final = re.compile(rf"{_PAIR}|{_UNIT}")
 _JSON: Final = _Escape(
     re.compile(rf'{_PAIR}|{_UNIT}|\\["\\/bfnrt]'), lambda found: _unit(found), _without_json, quoted

@@ -1,4 +1,4 @@
-"""One pass over a state: everything that matches is replaced, and what depends on it follows.
+"""One pass over a state: every match is replaced, and then the values that depend on it.
 
 Owns: the order in which the pieces of a state are rewritten, and the places of matches. Must never know: how
 a piece is rewritten, or whether the pass is the last one.
@@ -53,9 +53,9 @@ class Pass:
     """A pass over a state.
 
     Attributes:
-        state: The state without what matched.
+        state: The state without the matches.
         places: Where something was replaced.
-        kept: How many matches were words of the provider API, which stay.
+        kept: How many matches were words of the provider API. They stay.
         unsigned: How many entries lost signed blocks.
         dropped: How many names of a later release the archive had.
     """
@@ -151,7 +151,7 @@ class Pass:
 
     @contextmanager
     def _noting(self, where: _Where, turn: int | None = None) -> Iterator[None]:
-        """Note what is replaced inside the block."""
+        """Note the number of replacements inside the block."""
         before = self._finder.count
         yield
         if found := self._finder.count - before:

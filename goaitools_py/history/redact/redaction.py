@@ -1,10 +1,10 @@
-"""Redaction: a state without a text, wherever it stands.
+"""Redaction: remove a text from all places of a state.
 
 Owns: the order of the steps, and the report. Must never know: how an entry is rewritten, or a store.
 
 ::
 
-    drop what a later release wrote -> rewrite entries and rows -> take signed blocks out behind the first
+    drop the values of a later release -> rewrite entries and rows -> take signed blocks out behind the first
     change -> rewrite the archive -> do it again, which must find nothing
 """
 
@@ -35,21 +35,22 @@ _PASSES: Final = 4
 
 
 class Redaction(Value, frozen=True, kw_only=True):
-    """What `redact_state` gives. Nothing of the content is in it, but for the state.
+    """The result of `redact_state`. Apart from the state, it has no content of the conversation.
 
     Attributes:
-        state: The new state; the very bytes if nothing had to change.
+        state: The new state; the given bytes if nothing had to change.
         count: How many matches were replaced.
         places: Where; oldest turns first.
         kept: How many matches were left, because they are words of the provider API, such as ``"user"`` in
             ``"role": "user"``.
-        unsigned: How many entries have lost signed or encrypted reasoning, or an id that belongs to it: the
-            provider would not accept them behind the change.
-        sealed: How many entries still hold pieces that only the provider can read: encrypted reasoning from
-            before the first change, and compactions that the provider made. They cannot be searched.
+        unsigned: How many entries have lost signed or encrypted reasoning, or its id. The provider would not
+            accept them behind the change.
+        sealed: How many entries still hold pieces that only the provider can read, and that cannot be
+            searched. These are encrypted reasoning from before the first change, and compactions of the
+            provider.
         dropped: How many values of a later release were dropped, because this release cannot read them.
         erased: Of a kept conversation: how many rows of unreadable bytes were deleted; None if the store
-            cannot list its rows, and such rows cannot be found. 0 otherwise.
+            cannot list its rows, so that they cannot be found. 0 for a state alone.
     """
 
     _unshown = frozenset({"state"})
@@ -74,20 +75,20 @@ def redact_state(
     min_revision: int | None = None,
     dialect: Dialect | None = None,
 ) -> Redaction:
-    """Take a text out of a state: messages, tool calls and results, archive, waiting messages, metadata.
+    """Redact a text in a state: messages, tool calls and results, archive, waiting messages, metadata.
 
-    Text is matched as it reads, not as it is escaped: inside of tool arguments, of JSON in a result, of
-    events, and across the parts of a message. The result keeps the rules of the provider API. Behind the
-    first change signed thinking leaves. Call it again, and nothing changes.
+    Text is matched without its escapes: in tool arguments, in JSON in a result, in events, and across the
+    parts of a message. The result keeps the rules of the provider API. Signed thinking behind the first
+    change is taken out. A second call changes nothing.
 
-    What it does not search: pictures and other media that are no text, digests, numbers outside of tool
-    arguments, and what only the provider can read (`Redaction.sealed`).
+    It does not search pictures and other media that are no text, digests, numbers outside of tool arguments,
+    and blocks that only the provider can read (`Redaction.sealed`).
 
     Args:
         blob: The state.
         match: A text, with upper and lower case as given; a compiled regular expression; or a function that
             takes a text and gives the (start, end) of each match.
-        with_: What stands there from then on. It has a visible character, and does not match.
+        with_: The replacement. It must have a visible character, and must not match.
         codec: How the blob is protected, before and after.
         binding: The owner, for a sealed blob.
         min_revision: The least revision that it may have.
@@ -130,8 +131,8 @@ def redact_state(
         return found
     meta = msgspec.structs.replace(state.meta, rev=given.meta.rev + 1, parent=digest8(bytes(blob)[:112]))
     if places:
-        # A redaction has no clock, so the row has the time of the last write. It tells another worker, who
-        # saves a turn on the state before, that the history is another one now.
+        # A redaction has no clock, so the row has the time of the last write. It tells another worker, which
+        # saves a turn on the old state, that the history has changed.
         meta = msgspec.structs.replace(meta, cuts=with_cut(meta, meta.updated, REDACTED, 0, 0))
     limits = hard_limits(codec)
     new = dump_state(replace(state, meta=meta), codec=codec, binding=binding, limits=limits)

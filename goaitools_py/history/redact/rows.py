@@ -1,9 +1,9 @@
-"""What stands beside the entries of a state, without a text: meta data, turn facts, inbox, open turn.
+"""Redact the values beside the entries of a state: meta data, turn facts, inbox, open turn.
 
 Owns: which of these values are text, and which are numbers, digests and words of this package. Must never
 know: how an entry is rewritten, or how a state is written.
 
-Each function gives the very object back if nothing in it matches.
+Each function gives the same object if nothing in it matches.
 """
 
 from __future__ import annotations

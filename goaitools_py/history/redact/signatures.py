@@ -1,11 +1,11 @@
-"""Signed blocks behind a change, taken out.
+"""Take out the signed blocks behind a change.
 
-Owns: which turns stand behind the first change, and these turns without their signed blocks. Must never know:
-what has changed a turn.
+Owns: which turns are behind the first change, and these turns without their signed blocks. Must never know:
+the cause of a change.
 
-A provider signs a block together with all that stands before it. So a change in an entry makes all signed
-blocks behind it invalid, and they leave. Blocks before it stay valid, and stay. Turns of the history and of
-the archive are compared by their numbers: an undone cut puts them back in this order.
+A provider signs a block together with its prefix. So a change in an entry makes all signed blocks behind it
+invalid, and they leave. Blocks before it stay valid, and stay. Turns of the history and of the archive are
+compared by their numbers: an undone cut puts them back in this order.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def first_change(histories: Sequence[Sequence[Changed]]) -> tuple[int, int] | No
 def unsigned_behind(
     turn: ClosedTurn, number: int, first: tuple[int, int] | None, dialect: Dialect | None
 ) -> tuple[ClosedTurn, int]:
-    """The turn without its signed blocks behind the first change, and how many entries had some. The very
-    object if it has none there."""
+    """The turn without its signed blocks behind the first change, and how many entries had signed blocks. The
+    same object if there are no blocks to take out."""
     at = _begin(number, turn.record.iterations, first)
     if at is None or dialect is None:
         return turn, 0
@@ -92,7 +92,7 @@ def open_unsigned(
 
 
 def _begin(number: int, iterations: Sequence[Iteration], first: tuple[int, int] | None) -> int | None:
-    """The place of the first entry of a turn behind the first change; None if all stand before it."""
+    """The place of the first entry of a turn behind the first change; None if all are before it."""
     if first is None or number < first[0]:
         return None
     if number > first[0]:

@@ -1,6 +1,6 @@
 """Which strings of an entry are content, and which are words of the provider API.
 
-Owns: these lists. Must never know: how an entry is rewritten, or what is searched.
+Owns: these lists. Must never know: how an entry is rewritten, or the pattern of a search.
 
 A word of the provider API, such as ``role`` or ``"user"``, is public, and an entry without it could not be
 sent. So it stays. An id or the name of a tool is content, but it has to keep its shape.
@@ -40,7 +40,7 @@ _ENUMERATED: Final = frozenset(
         "type",
     }
 )
-"""Members whose value the provider API chooses from a list."""
+"""Members with a value that the provider API chooses from a list."""
 
 CALLERS_OWN: Final = frozenset({"arguments", "attributes", "input", "metadata"})
 """Members that hold an object of the caller's or the model's own: all keys and values in it are content."""
@@ -51,7 +51,7 @@ SEALED: Final = frozenset(
 """Members that only the provider can read. Each stays whole, or leaves with its block."""
 
 TEXT_PARTS: Final = frozenset({"input_text", "output_text", "text"})
-"""The types of parts whose texts are read as one text, if they stand side by side."""
+"""The types of text parts that are read as one text, if they stand side by side."""
 
 _PLACEHOLDERS: Final = {
     "document": "text",
@@ -91,5 +91,5 @@ def is_media_text(key: str, value: str, kind: str) -> bool:
 
 
 def placeholder_type(kind: str) -> str | None:
-    """The type of a text that may stand in the place of a part of this type; None for other types."""
+    """The type of a text that may replace a part of this type; None for other types."""
     return _PLACEHOLDERS.get(kind)

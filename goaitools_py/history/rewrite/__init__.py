@@ -1,4 +1,4 @@
-"""Rewrites of a stored history: cuts and repairs, and what each of them takes with it.
+"""Rewrites of a stored history: cuts and repairs, and the values that depend on them.
 
 Owns: pure steps, a state in and a state out. Must never know: a running turn, an effect, a chat.
 """

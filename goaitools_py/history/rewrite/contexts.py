@@ -1,6 +1,6 @@
 """Context blocks and cuts: only the newest block stays.
 
-Owns: how the blocks of a history are found, and how the older ones are taken out. Must never know: why the
+Owns: how the blocks of a history are found, and how the older blocks are taken out. Must never know: why the
 history is cut.
 
 A context block (`ChatOptions.context`) is sent once and is valid until the next one. So when a cut removes
@@ -88,7 +88,7 @@ def _blocks_among(entries: Iterable[tuple[bytes, str]], dialect: Dialect) -> Ite
 
 
 def _without_blocks(turn: ClosedTurn, dialect: Dialect, *, keeps_last: bool) -> ClosedTurn:
-    """The turn without its context blocks; the very object if it has none to take out.
+    """The turn without its context blocks; the same object if there is no block to take out.
 
     A message that is only a block is taken out as a whole, if the turn has another message of the user.
     `keeps_last`: the last block stays.

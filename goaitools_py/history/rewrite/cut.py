@@ -1,4 +1,4 @@
-"""Cutting the history of a state: what a compactor sees of it, and the new state.
+"""Cut the history of a state: the request for a compactor, and the new state.
 
 Owns: the way from `ConversationState` to `CompactionRequest` and back. Must never know: when to cut.
 """
@@ -149,7 +149,7 @@ def compaction_request(
     idle_seconds: float = 0.0,
     is_cold: bool = False,
 ) -> CompactionRequest:
-    """What a compactor may read. The history is parsed only when the compactor asks for the turns."""
+    """Make the request for a compactor. The history is parsed only when the compactor asks for the turns."""
     opened, meta = state.open, state.meta
     size, tokens = state.history_bytes(), next_tokens(state, dialect)
     return CompactionRequest(
@@ -198,7 +198,7 @@ def cut_to(
 
     `at`: now, in milliseconds after the conversation began; it enters the list of cuts.
     `limits`: the limits of the state. Replies that move to the meta data may take a part of them.
-    `retention`: how much of what the cut changes is kept in the archive; None for nothing.
+    `retention`: the limits for the record of the cut in the archive; None: keep no record.
     """
     turns = with_numbers(closed_turns(state))
     before = request.turns
@@ -266,7 +266,7 @@ def cut_to(
 def is_providers(kept: Sequence[TurnView], request: CompactionRequest) -> bool:
     """True for a cut that only applies a compaction of the provider: signed blocks stay valid.
 
-    The provider's compaction stands first, and the newest turns follow unchanged.
+    The provider's compaction comes first, and the newest turns follow unchanged.
     """
     if not kept or not kept[0].has_boundary:
         return False
@@ -299,7 +299,7 @@ def emergency_turns(request: CompactionRequest) -> Sequence[TurnView]:
 
 _SHARES: Final = (0.95, 0.85, 0.6, 0.3, 0.0)
 """Shares of the limits to cut to; the first that fits is used. After the first share the next turns need no
-cut. The others are for histories whose newest turns compress less well, or are rewritten."""
+cut. The others are for histories with newest turns that compress less well, or are rewritten."""
 
 _ROWS_KEPT: Final = 8
 """How many rows of each kind stay in the meta data if even a state without history is too large."""
@@ -339,8 +339,10 @@ def limit_cut(
         fits: True for a state that is within the limits.
         least: How many turns stay at least.
         at: Now, in milliseconds after the conversation began.
-        retention: How much of what goes is kept in the archive, if there is room for it; None for nothing.
-        recalls: True if the model can search the archive. Then a note says so, where something is kept.
+        retention: The limits for the record of the cut in the archive, if there is room for it; None: keep no
+            record.
+        recalls: True if the model can search the archive. Then a note tells the model so, if a record is
+            kept.
     """
     turns = request.turns
     closed = stored_size(replace(state, inbox=()), codec)

@@ -1,7 +1,7 @@
-"""A state whose history a server refused although the rules of its API allow it: narrowed to what fits all.
+"""Narrow the history of a state that a server refused, although the rules of its API allow it.
 
-Owns: the closed turns, the open turn and its journal after `backends.narrow`, and what is noted of it.
-Must never know: what an entry says, which server was asked, or how a turn runs.
+Owns: the closed turns, the open turn and its journal after `backends.narrow`, and the notes of the changes.
+Must never know: the content of an entry, which server was asked, or how a turn runs.
 
 The inbox stays as it is: this package writes all of it, in the narrow form.
 """
@@ -34,14 +34,13 @@ __all__ = ["narrowed"]
 def narrowed(
     state: ConversationState, dialect: Dialect, *, retention: Retention | None = None
 ) -> tuple[ConversationState, Mapping[str, int]]:
-    """The state with its history in the narrowest form of its provider API, and what was changed.
+    """The state with its history in the narrowest form of its provider API, and the changes.
 
-    Ids of calls change in the open turn's journal and in the facts of turns, too. What the changes leave
-    without its counterpart is repaired. If a model reads something else now, the signed blocks leave the
-    closed turns, as after any other rewrite. The very object if nothing changes, or if what is left could
-    not be repaired.
+    Ids of calls change in the open turn's journal and in the facts of turns, too. Calls and results that lose
+    their counterpart are repaired. If the text for the model changes, the signed blocks leave the closed
+    turns, as after any other rewrite. The same object if nothing changes, or if the repair fails.
 
-    `retention`: how much of what changes is kept in the archive; None for nothing.
+    `retention`: the limits for the record of the change in the archive; None: keep no record.
     """
     turns, opened = closed_turns(state), state.open
     entries = [entry for turn in turns for entry in turn.entries]
@@ -62,7 +61,7 @@ def narrowed(
 
 
 def _is_read(found: narrow.Narrowed, *, at_most: int | None) -> bool:
-    """True if a model reads something else now, among so many entries; None: among all."""
+    """True if the text for a model has changed in the first `at_most` entries; None: in all."""
     return any(narrow.is_read(kind) for kind, at in found.log if at_most is None or at < at_most)
 
 
@@ -82,7 +81,7 @@ def _closed(
 
 
 def _turns(turns: Sequence[ClosedTurn], found: narrow.Narrowed) -> Iterator[ClosedTurn]:
-    """The closed turns with their new entries. The facts of each say what was changed in it."""
+    """The closed turns with their new entries. The facts of each turn list its changes."""
     kinds: dict[int, list[str]] = {}
     for kind, at in found.log:
         kinds.setdefault(at, []).append(kind)
@@ -100,7 +99,7 @@ def _turns(turns: Sequence[ClosedTurn], found: narrow.Narrowed) -> Iterator[Clos
 def _opened(turn: OpenTurn, found: narrow.Narrowed, start: int) -> OpenTurn:
     """The open turn with its new entries, journal and facts. `start`: the place of its first entry."""
     entries, ids = found.entries[start:], _ids(found, start, start + len(turn.entries))
-    # Behind the last reply stand entries that no model wrote, and closing would give them an iteration.
+    # The entries behind the last reply are not from a model, and closing would give them an iteration.
     end = len(turn.entries) - len(turn.letters)
     answered = replace(turn, entries=turn.entries[:end], letters="").closed()
     left = answered.with_entries(entries[:end])
@@ -121,7 +120,7 @@ def _ids(found: narrow.Narrowed, start: int, end: int) -> Mapping[str, str]:
 
 
 def _with_ids(facts: Mapping[str, Any], ids: Mapping[str, str]) -> Mapping[str, Any]:
-    """The facts of a turn, with the new ids of calls. The very object if none changes."""
+    """The facts of a turn, with the new ids of calls. The same object if no id changes."""
     flags = facts.get("flags")
     if not ids or not isinstance(flags, Mapping):
         return facts

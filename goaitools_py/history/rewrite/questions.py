@@ -8,8 +8,8 @@ of a conversation, instead of one in every turn.
 
 The row in the meta data is [length at the last failed question, length at the last cut since then, bytes of
 the history after that cut]. A length is the size of the closed history in bytes as if nothing had been cut
-since the first failed question. Without this, a sliding window, whose size never grows, would lead to a
-question in every turn, or to none at all.
+since the first failed question. Without this, a sliding window of constant size would lead to a question in
+every turn, or to no question at all.
 """
 
 from __future__ import annotations

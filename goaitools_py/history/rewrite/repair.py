@@ -1,4 +1,4 @@
-"""States whose history the provider would refuse: a blob of an older or broken writer, or an import.
+"""Repair a history that the provider would refuse: of an older or broken writer, or of an import.
 
 Owns: when the closed history of a state is checked, and its turns, facts and meta data after a repair.
 Must never know: how entries are mended (`mend`), a clock, or how a turn runs.
@@ -28,13 +28,13 @@ from .unsign import unsigned_turns
 __all__ = ["REPAIRED", "checked", "noted", "repaired", "with_repairs"]
 
 _REPAIRED_FACT: Final = "repaired"
-"""The name of a turn fact: what was mended in the turn, as the number of repairs of each kind."""
+"""The name of a turn fact: the number of repairs of each kind in the turn."""
 
 
 def checked(
     state: ConversationState, dialect: Dialect, *, retention: Retention | None = None
 ) -> tuple[ConversationState, Mapping[str, int]]:
-    """The state with a closed history that its provider takes, and what was mended; see `repaired`.
+    """The state with a closed history that its provider takes, and the repairs; see `repaired`.
 
     The history is read only if the state says that it was written under older rules. After the check the
     state says that it is valid under the rules of today.
@@ -54,12 +54,12 @@ def checked(
 def repaired(
     state: ConversationState, dialect: Dialect, *, retention: Retention | None = None
 ) -> tuple[ConversationState, Mapping[str, int]]:
-    """The state with its closed history mended, and what was mended. The history is always read.
+    """The state with its closed history mended, and the repairs. The history is always read.
 
-    After a repair the signed blocks are taken out of the closed turns, as after any other rewrite, and the
-    list of cuts has a new row. The very object if the rules find nothing.
+    After a repair, as after any rewrite, the closed turns lose their signed blocks, and the list of cuts has
+    a new row. The same object if the rules find nothing.
 
-    `retention`: how much of what changes is kept in the archive; None for nothing.
+    `retention`: the limits for the record of the repair in the archive; None: keep no record.
 
     Raises:
         StateInvalidError: The history cannot be read, or cannot be mended.
@@ -121,7 +121,7 @@ def _turns(
 ) -> tuple[list[ClosedTurn], list[ClosedTurn]]:
     """The turns with their mended entries, and the old turns of which nothing is left.
 
-    An added entry belongs to the turn in which it stands. Behind a reply it belongs to the next iteration.
+    An added entry belongs to the turn at its place. Behind a reply it belongs to the next iteration.
     """
     places = [
         (turn, iteration, letter)
@@ -137,7 +137,7 @@ def _turns(
         letter = one.letter
         if one.source is not None:
             *place, was = places[one.source]
-            # Never back: an entry that was moved towards the beginning belongs to the place where it stands.
+            # Never back: an entry that was moved towards the beginning belongs to its new place.
             turn, iteration = max((turn, iteration), (place[0], place[1]))
             letter = was if one.entry is given[one.source] else letter
         elif last == ASSISTANT:

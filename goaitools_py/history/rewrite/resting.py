@@ -1,18 +1,18 @@
-"""When a compactor cuts again whose cut has left more than its limit.
+"""When a compactor cuts again after a cut that did not reach its limit.
 
-Owns: the rule, and its rows in a state. Must never know: how a limit is measured, or what a cut costs.
+Owns: the rule, and its rows in a state. Must never know: how a limit is measured, or the cost of a cut.
 
-If tools and `system=` alone are above a limit, or the turns that always stay, no cut reaches it. Its trigger
-fires at each request then, and each turn would pay for a summary. So such a compactor rests. It acts again
+If tools and `system=` alone, or the turns that always stay, are above a limit, no cut reaches it. Then the
+trigger fires at each request, and each turn would pay for a summary. So the compactor rests. It acts again
 when that may help:
 
 - It is another compactor: its trigger, its limit or its strategy has changed.
-- What stands around the history, tools and `system=`, has shrunk by a fifth.
+- The parts around the history, tools and `system=`, have shrunk by a fifth.
 - It is worth it: the next request has grown by a quarter since, and the history has doubled.
 - Other turns stay now: so many turns have come as had stayed, at least four. Each further cut in vain doubles
-  this number. It does not count if what is above the limit is no part of the history.
-- A cut is free, because no model is asked, and the turns that stay are what is above the limit. Then each
-  turn is cut, as its user wants: `KeepRecentTurns(1)` leaves one turn, whatever the limit is.
+  this number. It does not count if the excess is not in the history.
+- A cut is free, because no model is asked, and the turns that stay are above the limit. Then each turn is
+  cut, as its user wants: `KeepRecentTurns(1)` leaves one turn, for any limit.
 
 The state has a row for each compactor that rests, so it rests in every process: [a digest of the compactor;
 after its cut in vain the tokens of the next request, the bytes of the history, the tokens around it, and how
@@ -77,7 +77,7 @@ def _with_row(state: ConversationState, key: int, *new: tuple[int, ...]) -> Conv
 
 
 def has_rested(state: ConversationState, compactor: Any) -> bool:
-    """True if a cut of this compactor was in vain before, and none has reached its limit since."""
+    """True if a cut of this compactor was in vain, and no later cut has reached its limit."""
     return _row(state, compactor) is not None
 
 

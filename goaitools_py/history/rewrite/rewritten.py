@@ -1,6 +1,7 @@
-"""A state whose closed turns were rewritten: its meta data, its list of cuts, and what the archive keeps.
+"""A state after a rewrite of its closed turns: its meta data, its list of cuts, and the record in the
+archive.
 
-Owns: what every rewrite of entries has in common. Must never know: what was changed, or why.
+Owns: the common steps of every rewrite of entries. Must never know: the change, or its reason.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from .unsign import is_signed
 __all__ = ["REPAIRED", "rewritten"]
 
 REPAIRED: Final = "repaired"
-"""What the row of a repair in the list of cuts says in the place of a strategy."""
+"""The name in the list of cuts for a repair, in the place of a strategy."""
 
 
 def rewritten(
@@ -42,10 +43,10 @@ def rewritten(
         state: The conversation.
         turns: Its closed turns, each with its number; see `with_numbers`.
         kept: The turns that take their place.
-        gone: The turns of which nothing is left.
+        gone: The turns that were dropped as a whole.
         dialect: Reads the entries.
-        is_unsigned: True: `kept` have no signed blocks, because what stands before them has changed.
-        retention: How much of what changes is kept in the archive; None for nothing.
+        is_unsigned: True: `kept` have no signed blocks, because their prefix has changed.
+        retention: The limits for the record of the change in the archive; None: keep no record.
     """
     if retention is not None:
         kept = marked(turns, kept)

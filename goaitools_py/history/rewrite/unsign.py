@@ -1,12 +1,12 @@
-"""Taking signed blocks out of closed turns after their prefix has changed.
+"""Take signed blocks out of closed turns after their prefix has changed.
 
-Owns: the stored rewrite that takes out signed thinking and reasoning, and what stays signed after it.
+Owns: the stored rewrite that takes out signed thinking and reasoning, and the mark of the blocks that stay.
 Must never know: why the prefix changed, or which blocks a provider signs (that is the dialect's).
 
-Some providers sign a block together with its prefix: everything that stands before it. Behind another prefix
-they refuse or drop this block and all signed blocks after it. So signed blocks are taken out of the whole
-closed history at once, never out of its middle only. An open turn keeps its signed blocks: its next request
-asks the provider to drop those that do not fit. Only if the provider refuses that, too, they are taken out.
+Some providers sign a block together with its prefix: everything before it. Behind another prefix they refuse
+or drop this block and all signed blocks after it. So signed blocks are taken out of the whole closed history
+at once, never out of its middle only. An open turn keeps its signed blocks: its next request asks the
+provider to drop the blocks that do not fit. They are taken out only if the provider refuses that, too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..archive.keeping import Retention, marked, with_record
 __all__ = ["UNSIGNED", "is_signed", "unsign", "unsign_open", "unsigned_turns"]
 
 UNSIGNED: Final = "unsigned"
-"""What the row in the list of cuts says in the place of a strategy."""
+"""The name in the list of cuts, in the place of a strategy."""
 
 
 def is_signed(entries: Sequence[bytes], dialect: Dialect) -> bool:
@@ -35,16 +35,17 @@ def is_signed(entries: Sequence[bytes], dialect: Dialect) -> bool:
 
 
 def unsigned_turns(turns: Sequence[ClosedTurn], dialect: Dialect) -> list[ClosedTurn]:
-    """The turns without their signed blocks. An entry of which nothing is left is taken out."""
+    """The turns without their signed blocks. An entry without any content left is taken out."""
     return [turn.with_entries(dialect.unsigned(turn.entries)) for turn in turns]
 
 
 def unsign_open(state: ConversationState, dialect: Dialect) -> ConversationState:
-    """The state without the signed blocks of its open turn. The very object if there are none."""
+    """The state without the signed blocks of its open turn. The same object if the turn has no signed
+    blocks."""
     turn = state.open
     if turn is None or not is_signed(turn.entries, dialect):
         return state
-    # Behind the last reply stand entries that no model wrote, and closing would give them an iteration.
+    # The entries behind the last reply are not from a model, and closing would give them an iteration.
     end = len(turn.entries) - len(turn.letters)
     answered = replace(turn, entries=turn.entries[:end], letters="").closed()
     left = answered.with_entries(dialect.unsigned(answered.entries))
@@ -64,7 +65,7 @@ def unsign(
     """The state without the signed blocks of its closed turns, and with a row in its list of cuts.
 
     `at`: now, in milliseconds after the conversation began.
-    `retention`: how much of what changes is kept in the archive; None for nothing.
+    `retention`: the limits for the record of the change in the archive; None: keep no record.
     """
     old = with_numbers(closed_turns(state))
     turns = unsigned_turns(old, dialect)

@@ -1,4 +1,4 @@
-"""Conversion of a blob: one of another provider API, and what did not go along.
+"""Conversion of a blob to another provider API, with a list of the losses.
 
 Owns: the public function and its result. Must never know: an entry.
 """
@@ -23,11 +23,12 @@ __all__ = ["Conversion", "convert_state"]
 
 
 class Conversion(Value, frozen=True):
-    """A converted state, and what it could not take along.
+    """A converted state, and the losses of the conversion.
 
     Attributes:
         state: The blob of the other provider API.
-        losses: What is not in it, by turn and kind, without content. Empty: everything went along.
+        losses: The values that are not in it, by turn and kind, without content. Empty: everything went
+            along.
     """
 
     _unshown = frozenset({"state"})
@@ -66,7 +67,7 @@ def convert_state(
 
     Raises:
         StateError: The blob cannot be read, or its history cannot be mended.
-        ValueError: `to` is not a known provider API, or not that of `dialect`.
+        ValueError: `to` is not a known provider API, or not the provider API of `dialect`.
     """
     if to not in WIRES:
         raise ValueError(f"to must be one of {', '.join(WIRES)}, got {to!r}")

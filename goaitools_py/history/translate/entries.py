@@ -1,11 +1,11 @@
 """Entries of one provider API as entries of another.
 
-Owns: which message becomes which entries, the ids of calls, and what is lost on the way. Must never know: a
-turn's record, or a state.
+Owns: which message becomes which entries, the ids of calls, and the losses. Must never know: a turn's record,
+or a state.
 
-What a user, the system or a tool said is read and written by the dialects. A model's reply is taken apart by
-`backends.translate`. The same history always becomes the same entries, and each turn depends only on the
-turns before it: so two states with a common beginning still have it afterwards.
+The dialects read and write the messages of a user, the system or a tool. `backends.translate` takes a model's
+reply apart. The same history always becomes the same entries, and each turn depends only on the turns before
+it. So two states with a common beginning still have it after the conversion.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Moved(Value, frozen=True, kw_only=True):
     """Entries of the other provider API, one letter for each, and where text was put into the reply.
 
     `shifts`: for each insertion the place in the reply's own text, and its length.
-    `failed`: the ids of calls whose results said that they failed.
+    `failed`: the ids of calls with a result that reports an error.
     """
 
     _unshown = frozenset({"entries"})
@@ -51,7 +51,7 @@ class Moved(Value, frozen=True, kw_only=True):
 
 
 class Translator:
-    """Turns the entries of one conversation into those of another provider API, in order.
+    """Converts the entries of one conversation to another provider API, in order.
 
     Attributes:
         books: Where losses are counted.
@@ -67,7 +67,7 @@ class Translator:
         self._kinds: dict[str, CallKind] = {}
 
     def id(self, old: str) -> str:
-        """The id of a call on the other provider API: that of the newest call with this id."""
+        """The id on the other provider API: the new id of the newest call with this old id."""
         if old not in self._ids:
             new = call_id(self.target.wire, old)
             self._name(old, call_id(self.target.wire, old, taken=True) if new in self._taken else new)
@@ -85,7 +85,7 @@ class Translator:
             self._name(old, call_id(self.target.wire, f"{old}/{times}", taken=True))
 
     def moved(self, entries: Sequence[bytes], letters: str, flags: Mapping[str, ResultFlag]) -> Moved:
-        """The entries of one iteration: those that were sent, then those of the reply.
+        """The entries of one iteration: first the entries that were sent, then the reply.
 
         Args:
             entries: The entries.
@@ -186,7 +186,7 @@ class Translator:
         self._lose_media([result.parts for result in results], entries)
         return entries, failed
 
-    # ------------------------------------------------------------------------- what else was said
+    # -------------------------------------------------------------------------- other messages
 
     def said(self, message: Message) -> list[bytes]:
         """The entries of a message of the user or the system."""

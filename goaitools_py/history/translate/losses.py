@@ -1,4 +1,4 @@
-"""What a conversion could not take along: values without content, counted by turn and kind.
+"""The losses of a conversion: values without content, counted by turn and kind.
 
 Owns: `Loss`, and the books in which a conversion counts. Must never know: an entry, or a provider API.
 """
@@ -20,7 +20,7 @@ class Loss(Value, frozen=True):
     Attributes:
         turn: The number of the turn, as in `HistoryTurn.number`. 0: it belongs to no turn, or to a note of a
             compaction.
-        kind: What it was; the page on conversion explains each word.
+        kind: The kind of the lost value; the page on conversion explains each word.
         count: How many there were in this turn.
     """
 

@@ -1,7 +1,7 @@
 """A whole state of one provider API as a state of another: turns with their records, open turn, inbox, facts.
 
-Owns: what of a state is written anew, what stays, and what goes. Must never know: a provider's JSON, a blob,
-or a clock.
+Owns: which values of a state are written anew, which stay, and which are dropped. Must never know: a
+provider's JSON, a blob, or a clock.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from .losses import Books, Loss
 __all__ = ["CONVERTED", "translated"]
 
 CONVERTED: Final = "converted"
-"""What the row of a conversion in the list of cuts says in the place of a strategy."""
+"""The name in the list of cuts for a conversion, in the place of a strategy."""
 
 _ITERATION_ENDS: Final = frozenset({"m", "who", "q"})
 _CUT_ENDS: Final = frozenset({"n", "size", "sum", "record", "records"})
@@ -59,19 +59,18 @@ _INBOX_ENDS: Final = frozenset({"who"})
 def translated(
     state: ConversationState, source: Dialect, target: Dialect, *, at: int | None = None
 ) -> tuple[ConversationState, tuple[Loss, ...]]:
-    """The state as one of the provider API of `target`, and what did not go along.
+    """The state on the provider API of `target`, and the losses.
 
     Equal states give equal results. The archive stays as it is, in its own provider API.
 
     Args:
         state: The conversation.
         source: Reads its entries.
-        target: Writes the new ones.
+        target: Writes the new entries.
         at: Now, in milliseconds after the conversation began; None: when the state was written last.
 
     Raises:
-        StateInvalidError: The history cannot be read, or the other provider would refuse it however it is
-            mended.
+        StateInvalidError: The history cannot be read, or cannot be mended for the other provider.
     """
     state, _ = checked(state, source)
     closed = False
@@ -168,7 +167,7 @@ def _facts(facts: Mapping[str, Any], moved: Sequence[Moved], translator: Transla
 
 
 def _shifted(row: Any, moved: Sequence[Moved]) -> Any:
-    """The row of a citation, moved by what was put into the text of its reply before it."""
+    """The row of a citation, moved by the length of the text that was put into its reply before it."""
     reply = row.get("reply") if isinstance(row, Mapping) else None
     if type(reply) is not int or not 0 <= reply < len(moved):
         return row
@@ -193,7 +192,7 @@ def _end(raw: bytes, known: frozenset[str], books: Books) -> bytes:
     return left if rawjson.names(left) else b""
 
 
-# ---------------------------------------------------------------------------------------- what is open
+# ---------------------------------------------------------------------------------------- the open turn
 
 
 def _goes_on(opened: OpenTurn, source: Dialect, target: Dialect) -> bool:
@@ -264,7 +263,7 @@ def _inbox(state: ConversationState, translator: Translator) -> tuple[InboxItem,
 def _meta(
     state: ConversationState, turns: Sequence[ClosedTurn], target: Dialect, books: Books, at: int
 ) -> Meta:
-    """The meta data of the converted state. What was spent, said and named stays."""
+    """The meta data of the converted state. Usage, cost, texts and names stay."""
     meta = elsewhere(unanchored(state.meta))
     sticky = {name: value for name, value in meta.sticky.items() if _takes(target, name, value)}
     books.lose("setting", len(meta.sticky) - len(sticky))

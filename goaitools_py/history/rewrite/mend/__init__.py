@@ -1,13 +1,13 @@
-"""Mending: a history that its provider refuses becomes one that it takes. Entries in, entries out.
+"""Mend a history that its provider refuses. Entries in, entries out.
 
 Owns: the order of the steps. Must never know: a provider's JSON (that is the dialect's and its rules'), a
 turn, or a state.
 
-A history that the rules accept comes back as the very same objects, so a repaired history is never repaired
-again. Everything that needs no change stays as it is, byte for byte. So does all that stands before the
-first damaged place.
+A history that the rules accept comes back as the same objects, so a repaired history is never repaired again.
+Everything that needs no change stays as it is, byte for byte, and so does everything before the first damaged
+place.
 
-`report` has the words for what was done, `atoms` the pieces that are moved. The steps are `reading` (entries
+`report` has the names of the repairs, `atoms` the pieces that are moved. The steps are `reading` (entries
 become atoms), `pairing` (calls get their results), `settling` (each round becomes valid) and `writing` (atoms
 become entries).
 """

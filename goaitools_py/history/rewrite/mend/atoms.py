@@ -1,7 +1,7 @@
 """The pieces that a repair moves: atoms, and the rounds that they make.
 
-Owns: `Atom`, `Round`, and the workbench that cuts entries apart and joins atoms. Must never know: which
-atoms are wrong, or where they should stand.
+Owns: `Atom`, `Round`, and the workbench that cuts entries apart and joins atoms. Must never know: which atoms
+are wrong, or their right places.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ class Slot(msgspec.Struct, kw_only=True, eq=False):
 
 
 class Round(msgspec.Struct, kw_only=True, eq=False):
-    """A run of the model's own atoms, its calls, and the results that stand directly behind them.
+    """A run of the model's own atoms, its calls, and the results directly behind them.
 
     Attributes:
-        run: What the model wrote, without a break.
+        run: The atoms that the model wrote, without a break.
         own: The results behind the run.
         slots: The calls of the run, each with its result.
         in_order: True if `own` has exactly one result for each call.
         log: The repairs in this round; they count only if the round stays.
-        ids, read: The ids of the calls in so many atoms of the run; see `has_call`.
+        ids, read: The ids of the calls in the first `read` atoms of the run; see `has_call`.
     """
 
     run: list[Atom]
@@ -162,6 +162,6 @@ class Workbench:
             yield [next(left) for _ in range((message.raw or b"").count(_JOIN) + 1)]
 
     def problems(self, atoms: Sequence[Atom], *, open: bool = False) -> list[str]:
-        """What the provider would refuse in these atoms. `open`: more may follow."""
+        """The errors that the provider would find in these atoms. `open`: more may follow."""
         entries = [entry for entry, _ in self.joined(atoms)]
         return problems(self.wire, entries, open_end=open)

@@ -1,7 +1,7 @@
 """Calls and their results: which belongs to which.
 
-Owns: pairing within a round, results that stand elsewhere, ids that are not unique, and results that are
-missing. Must never know: whether the provider takes a round.
+Owns: pairing within a round, results in other places, ids that are not unique, and results that are missing.
+Must never know: whether the provider takes a round.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["add_missing_results", "answering", "pair", "place_strays"]
 
 _UNKNOWN: Final[ResultFlag] = "unknown"
 _HASHED_WHOLE: Final = 64 * 2**10
-"""Ids of calls of shorter entries are made from the entry, those of longer ones from its digest."""
+"""Bytes. Ids of calls are made from a shorter entry itself, and from the digest of a longer one."""
 
 
 def pair(bench: Workbench, one: Round) -> list[Atom]:
@@ -117,7 +117,7 @@ def place_strays(bench: Workbench, strays: Sequence[Atom], rounds: Sequence[Roun
 
 
 def add_missing_results(bench: Workbench, one: Round) -> None:
-    """Add a result with the flag "unknown" for each call that has none."""
+    """Add a result with the flag "unknown" for each call without a result."""
     for slot in one.slots:
         if slot.result is None:
             call = slot.call

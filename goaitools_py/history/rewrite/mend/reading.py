@@ -1,6 +1,6 @@
 """From entries to atoms, and from atoms to rounds.
 
-Owns: which entries are dropped or written again because they cannot stand alone. Must never know: which
+Owns: which entries are dropped or written again because they are not valid alone. Must never know: which
 result belongs to which call of another round.
 """
 
@@ -36,7 +36,7 @@ def read_atoms(bench: Workbench, entries: Sequence[bytes]) -> Iterator[Atom]:
 
 
 def _written_again(bench: Workbench, entry: bytes) -> list[bytes]:
-    """An entry that the provider refuses, written from its content. [] if it has none."""
+    """An entry that the provider refuses, written from its content. [] without content."""
     made: list[bytes] = []
     failed = failed_calls(bench.wire, entry)
     for message in bench.dialect.view([entry]):
@@ -78,7 +78,8 @@ def _role(entry: bytes) -> bytes:
 
 
 def split_rounds(atoms: Iterable[Atom]) -> tuple[list[Atom | Round], list[Atom]]:
-    """The history as rounds and single atoms, and the stray results: those not directly behind their call."""
+    """The history as rounds and single atoms, and the stray results: results that are not directly behind
+    their call."""
     pieces: list[Atom | Round] = []
     strays: list[Atom] = []
     for atom in atoms:

@@ -1,4 +1,4 @@
-"""What a repair did, and what it left.
+"""The report of a repair, and its result.
 
 Owns: the kinds of mending, the values that a repair returns, and the check of a history. Must never know: how
 anything is mended.
@@ -6,16 +6,16 @@ anything is mended.
 ================  ===================================================================================
 unreadable        The entry is no JSON object of its provider API. It is dropped.
 rewritten         The entry has a shape that the provider refuses. It is written again from its content.
-empty             Nothing is left of such an entry. It is dropped.
+empty             A refused entry has no content left. It is dropped.
 result_added      A call has no result. It gets a result with the flag "unknown".
-result_moved      A result does not stand where its call needs it. It is moved there.
+result_moved      A result is not at the place that its call needs. It is moved there.
 duplicate_result  A call has more than one result. The first one stays.
 stray_result      A result belongs to no call. It is dropped. As a user message it would give a tool's
                   output the authority of the user.
-duplicate_call    A reply with calls stands in the history twice. One is dropped.
+duplicate_call    A reply with calls is in the history twice. One is dropped.
 call_renamed      Two calls beside each other have the same id. The second one and its result get a new id.
-                  An import renames calls whose id an earlier exchange has, too.
-orphan            A piece of reasoning lacks what has to follow it. It is dropped.
+                  An import also renames a call if an earlier exchange has its id.
+orphan            A piece of reasoning lacks its required successor. It is dropped.
 unfinished        The call of a hosted tool lacks its result. It is dropped.
 calls_removed     No step above makes the calls of a reply valid. The reply stays without them.
 reply_removed     No step above makes the reply valid. It is dropped.
@@ -99,7 +99,7 @@ def require_valid(wire: str, entries: Sequence[bytes]) -> None:
 
 
 def problems(wire: str, entries: Sequence[bytes], *, open_end: bool = False) -> list[str]:
-    """What the provider would refuse in a history. [] for a provider API without rules."""
+    """The errors that the provider would find in a history. [] for a provider API without rules."""
     if wire not in rules.WIRES:
         return []
     return rules.check_history(wire, entries, open_end=open_end, unique_ids=False)

@@ -1,6 +1,6 @@
 """A round that its provider takes, with the smallest change that is enough.
 
-Owns: what is tried, and in which order. Must never know: other rounds, but for the run that follows.
+Owns: the repairs that are tried, and their order. Must never know: other rounds, except the run that follows.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def _is_valid(bench: Workbench, atoms: list[Atom], tail: Sequence[Atom]) -> bool
 def _orders(
     bench: Workbench, run: list[Atom], results: list[Atom], *, is_begun: bool
 ) -> Iterator[list[Atom]]:
-    """Where the results may stand, the best order first.
+    """The orders of run and results to try, the best first.
 
-    `is_begun`: some results stand behind the run already, so the others are tried there first. Otherwise they
+    `is_begun`: some results are behind the run already, so the others are tried there first. Otherwise they
     are tried directly behind their calls, and behind the message with the calls.
     """
     if is_begun or not results:
@@ -56,7 +56,7 @@ def _orders(
 def _versions(
     bench: Workbench, one: Round
 ) -> Iterator[tuple[list[Atom], list[Atom], list[tuple[Mend, int]]]]:
-    """What a round may become: its run, its results and the log. The smallest change comes first."""
+    """The possible forms of a round: its run, its results and the log. The smallest change comes first."""
     at = one.run[0].source or 0
     results = one.results()
     yield one.run, results, one.log
@@ -85,11 +85,11 @@ def _versions(
 
 
 def _without_orphans(bench: Workbench, run: Sequence[Atom]) -> tuple[list[Atom], list[tuple[Mend, int]]]:
-    """The run without reasoning that lacks what has to follow it, and the log of that."""
+    """The run without reasoning that lacks its required successor, and the log of the change."""
     kept: deque[Atom] = deque()
     log: list[tuple[Mend, int]] = []
     following: list[Atom] = []
-    # From the end: whether a piece of reasoning is an orphan depends on what stays behind it.
+    # From the end: whether a piece of reasoning is an orphan depends on the atoms that stay behind it.
     for atom in reversed(run):
         is_lonely = atom.is_silent and bool(bench.problems([atom], open=True))
         if is_lonely and bench.problems([atom, *following], open=True):

@@ -1,7 +1,7 @@
 """From atoms back to entries.
 
-Owns: which entries come back byte for byte, and which are joined anew. Must never know: why an atom stands
-where it stands.
+Owns: which entries come back byte for byte, and which are joined anew. Must never know: why an atom has its
+place.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["write_entries"]
 
 
 def write_entries(bench: Workbench, atoms: Sequence[Atom]) -> Iterator[Entry]:
-    """The entries of atoms. An entry whose atoms are all there, in order, is the very entry again."""
+    """The entries of atoms. If all atoms of an entry are there, in order, the entry stays the same object."""
     rest: list[Atom] = []
     at = 0
     while at < len(atoms):
