@@ -98,9 +98,8 @@ def value_of(span: bytes | None, read: Any) -> Any:
 def changes(text: str, *, by_value: bool = False) -> bool:
     """True if JSON text becomes other text when a program reads it and writes it again.
 
-    `by_value`: for a reader in JavaScript, whose numbers are floats, and whose objects begin with the names
-    that are numbers. Only what has another value or another order there counts: ``1.10`` and ``1.1`` are the
-    same.
+    `by_value`: for a reader in JavaScript. Its numbers are floats, and its objects begin with the names that
+    are numbers. Then only another value or another order counts: ``1.10`` and ``1.1`` are the same.
     """
     found = False
 
@@ -148,7 +147,7 @@ def text_of(found: dict[str, Any], name: str, *, most: int | None = MAX_ID_CHARA
 def media_of(url: str, media_type: str, name: str | None) -> Part:
     """Make a part of a file that a client sends as a data URL.
 
-    Other URLs are refused: a client must not choose what your provider fetches.
+    Other URLs are refused: a client must not choose a URL that your provider fetches.
     """
     if not url.startswith("data:"):
         raise AskError("a file must be sent as a data URL")

@@ -1,6 +1,6 @@
-"""How a run of this process is driven: a turn is run to its end, and the run is told.
+"""Drives a run of this process: runs the turn to its end, and tells the run its events.
 
-Owns: what a run is told when its turn was done before, is stopped, or runs in another process; how a stop is
+Owns: the events of a run if its turn was done before, is stopped, or runs in another process; how a stop is
 remembered. Must never know: HTTP, or which turn a request means.
 """
 
@@ -54,9 +54,9 @@ class Driving:
     async def drive(
         self, run: Run, turn: AsyncTurn, *, is_new: bool = False, unless_stopped: bool = False
     ) -> None:
-        """Run a turn, and tell the run. A turn that was done before is told from the store.
+        """Run a turn, and tell the run its events. If the turn was done before, they come from the store.
 
-        `unless_stopped`: nobody has asked for the turn itself, so it ends where it is found to be stopped.
+        `unless_stopped`: no client has asked for this turn, so it ends if a stop is found in the store.
         """
         knows_before = False
         completed: TurnCompleted | None = None
@@ -111,7 +111,7 @@ class Driving:
             run.tell(completed)
 
     async def _copied(self, run: Run, *, has_ended: bool) -> bool:
-        """Follow the run of the same message in another process. False if there is none."""
+        """Follow the run of the same message in another process. False without such a run."""
         other = await self._hub.find_message(self._conversation.key, run.turn_id, has_ended=has_ended)
         if other is None:
             return False
@@ -123,7 +123,7 @@ class Driving:
         return True
 
     async def _tell_stop(self, run: Run) -> None:
-        """Tell what became of the calls that a stop has ended, as the history says it."""
+        """Tell the run the results that the history has for the calls that a stop has ended."""
         snapshot = await self._conversation.snapshot()
         if snapshot is None or not snapshot.history.turns or newest_ref(snapshot) != run.turn_ref:
             return
@@ -178,7 +178,7 @@ class Driving:
     # -------------------------------------------------------------------------------------- stops
 
     async def remember_stop(self) -> bool:
-        """Note in the store that the unfinished turn is stopped. False if none is unfinished."""
+        """Note in the store that the unfinished turn is stopped. False if the newest turn is complete."""
         snapshot = await self._conversation.snapshot()
         if snapshot is None or snapshot.info.state.status == "complete":
             return False

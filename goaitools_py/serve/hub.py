@@ -1,6 +1,6 @@
 """The turns that run in this process: one for each conversation, and how many there may be.
 
-Owns: the tasks that drive them. Must never know: HTTP, or what a turn is asked.
+Owns: the tasks that drive them. Must never know: HTTP, or the input of a turn.
 """
 
 from __future__ import annotations
@@ -135,8 +135,8 @@ class Hub:
         return Run(f"{self._name}-{next(self._numbers)}", key, owner, **about)
 
     def watch(self, key: str, drive: Drive, *, goes_on: bool) -> Run:
-        """Make a run that is told by `drive` in a task of its own and runs no turn here, or find the one that
-        is told already. `goes_on`: what `drive` does if the turn was left."""
+        """Make a run that follows a turn of another process, or find the existing one. `drive` tells the run
+        its events in a task of its own. `goes_on`: `drive` goes on with the turn if its process left it."""
         run = self._watched.get((key, goes_on))
         if run is None:
             run = self._watched[key, goes_on] = self.shown(key, "")
@@ -192,7 +192,7 @@ class Hub:
             task.exception()  # it is in the run
 
     async def close(self) -> None:
-        """Take no more turns, wait for those that run, and cancel what is left after the grace.
+        """Take no more turns, wait for the running ones, and cancel the rest after the grace.
 
         A turn that has asked a model is awaited until it is saved. A turn that has not begun, because the
         store does not answer, has cost nothing. After the grace once more it ends with an error, and the

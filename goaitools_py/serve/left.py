@@ -1,4 +1,4 @@
-"""What a stored conversation has left to do: a turn to go on with, a turn that was stopped, a message.
+"""Tells from a stored conversation if a turn is unfinished, a turn was stopped, or a message waits.
 
 Owns: these readings of a snapshot, and the names in the metadata that remember a stop. Must never know: HTTP,
 or how a turn is driven.
@@ -34,11 +34,11 @@ Left = Literal["unfinished", "messages", "stopped", ""]
 """A turn that `resume` finishes; messages without a turn, which `start` answers; a stopped turn; nothing."""
 
 TurnStatus = Literal["running", "stopped", "waiting", "none"]
-"""What clients are told of the newest turn."""
+"""The status of the newest turn, for clients."""
 
 
 def left_by(snapshot: ConversationSnapshot | None) -> Left:
-    """Tell what is left to do. A turn that failed, or waits for answers, is not: its client decides."""
+    """Tell what is left to do. A turn that failed or waits for answers does not count: its client decides."""
     if snapshot is None:
         return ""
     state, said = snapshot.info.state, _said(snapshot)
