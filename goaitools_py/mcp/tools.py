@@ -391,7 +391,7 @@ async def _all_tools(client: Client) -> dict[str, Any]:
             raise MCPConnectionError(
                 f"the MCP server did not list its tools (code {error.code}){why}"
             ) from None
-        except ValueError as error:  # the answer is not a list of tools; the text of the error quotes it
+        except ValueError as error:  # the text of the error quotes the answer
             raise MCPConnectionError(
                 f"what the MCP server answered is no list of tools ({type(error).__name__})"
             ) from None

@@ -1,11 +1,11 @@
-"""The media of a state: which are kept, and which part is whose.
+"""Decides which media stay in a state, and which part belongs to each row.
 
 Owns: the rows of the meta data, the parts that belong to them by order, and when a medium leaves a state.
-Must never know: what an entry says, or what is in a record of the archive.
+Must never know: the content of an entry, or of a record of the archive.
 
-A medium stays while an entry names it, or while the archive may have a record that does. Its row has the
-number of the newest cut whose record names it. So a medium that no entry names stays until all records up to
-that number have left the archive.
+A medium stays while an entry names it, or while the archive may have a record that names it. Its row has the
+number of the newest cut with a record that names it. So a medium that no entry names stays until all records
+up to that number have left the archive.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def _without(segment: Segment, gone: Collection[bytes]) -> Segment:
 def with_archived(
     meta: Meta, parts: Sequence[Part], media: Media, number: int
 ) -> tuple[Meta, tuple[Part, ...]]:
-    """Give meta data and parts after a cut whose record names these media. `number`: that of the cut."""
+    """Give meta data and parts after cut `number`. The record of the cut names these media."""
     rows = {row.digest.encode(): row for row in meta.media}
     added = [medium.part for name, medium in media.items() if name not in rows]
     for name in media:
@@ -179,7 +179,7 @@ def with_archived(
 
 
 def with_archived_only(meta: Meta, named: Mapping[bytes, int]) -> Meta:
-    """Give meta data whose archive names exactly these media, each with the number of its newest cut."""
+    """Give meta data for an archive that names exactly these media, by the number of their newest cut."""
     rows = []
     for row in meta.media:
         number = named.get(row.digest.encode())
@@ -216,6 +216,6 @@ def archived_bytes(meta: Meta, parts: Sequence[Part], segments: Sequence[Segment
 
 
 def only_archived(segments: Sequence[Segment], media: Media) -> int:
-    """Count the bytes of those of the media that no segment names."""
+    """Count the bytes of the media that no segment names."""
     named = _named(segments)
     return sum([medium.part.stored_len for name, medium in media.items() if name not in named])

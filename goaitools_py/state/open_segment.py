@@ -1,7 +1,7 @@
 """Write the unfinished turn as a segment, and read it again.
 
 Owns: the journal: the iterations so far, the calls with their states and results, and the names that a later
-release added to them. Must never know: what a turn does next.
+release added to them. Must never know: the next step of a turn.
 """
 
 from __future__ import annotations
@@ -213,8 +213,8 @@ def _open_row(column: bytes) -> tuple[_OpenRow, _Extras, Sequence[_Extras]]:
 def _split_call(data: bytes) -> tuple[bytes, _Extras]:
     """Split one call's row: the row with the names that are known, and the names that a later release added.
 
-    A `Part` has no field for such names. So where a part has some, all parts of the call are also kept as
-    they are written, for as long as the call has these parts.
+    A `Part` has no field for the names of a later release. So if a part has one, all parts of the call are
+    also kept as they are written, for as long as the call has these parts.
     """
     known, extras = later.split_object(data, _CALL_KEYS)
     parts = rawjson.members(known).get("parts")

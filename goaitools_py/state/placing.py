@@ -1,7 +1,7 @@
 """Take parts out of a blob, put them back, and check them.
 
 Owns: the pure steps from one blob to another with the same parts at other places. Must never know: which
-place keeps the parts that are elsewhere, or what any part says.
+place keeps the parts that are elsewhere, or the content of any part.
 """
 
 from __future__ import annotations

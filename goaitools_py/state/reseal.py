@@ -1,6 +1,6 @@
 """Sealing a blob again: with the primary key, with another codec, or for another owner.
 
-Owns: one pure step from blob to blob. Must never know: a key, or what is in a segment.
+Owns: one pure step from blob to blob. Must never know: a key, or the content of a segment.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The JSON object that may stand at the end of a row: of an iteration, of a cut, of a waiting message.
 
 Owns: the names in these objects that this release knows, and their reading. Must never know: how a row is
-stored, or what an operation does with these values.
+stored, or how an operation uses these values.
 
 Later releases add names to these objects. This release keeps an object byte for byte, for as long as it keeps
 the row. Reading never fails: a known name with an odd value counts as absent, and unknown names are skipped
@@ -88,17 +88,17 @@ def _members_of(kind: type[IterationEnd | CutEnd | InboxEnd]) -> dict[str, msgsp
 
 
 def iteration_end(raw: bytes | msgspec.Raw) -> IterationEnd:
-    """Read the object at the end of an iteration's row; b"" for none."""
+    """Read the object at the end of an iteration's row; b"": no object."""
     return _read(IterationEnd, bytes(raw))
 
 
 def cut_end(raw: bytes | msgspec.Raw) -> CutEnd:
-    """Read the object at the end of a cut's row; b"" for none."""
+    """Read the object at the end of a cut's row; b"": no object."""
     return _read(CutEnd, bytes(raw))
 
 
 def inbox_end(raw: bytes | msgspec.Raw) -> InboxEnd:
-    """Read the object at the end of the row of a waiting message; b"" for none."""
+    """Read the object at the end of the row of a waiting message; b"": no object."""
     return _read(InboxEnd, bytes(raw))
 
 
@@ -140,7 +140,7 @@ def _is_readable(decoder: msgspec.json.Decoder[Any] | None, value: bytes) -> boo
 
 def iteration_facts(index: int, who: Any, request_id: str = "") -> bytes:
     """Write the object at the end of an iteration's row: the place of its model, its speakers, and the id of
-    the request; b"" for none of them."""
+    the request; b"" without these facts."""
     facts: dict[str, Any] = {"m": index} if index else {}
     if who:
         facts["who"] = who

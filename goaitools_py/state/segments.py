@@ -1,7 +1,7 @@
 """Write entries, with a last line behind them, as a segment, and read both again.
 
-Owns: the lines of a segment, and the references to large media in them. Must never know: what an entry says,
-what stands in the last line, or how a segment is packed.
+Owns: the lines of a segment, and the references to large media in them. Must never know: the content of an
+entry or of the last line, or how a segment is packed.
 
 ::
 
@@ -111,7 +111,7 @@ def history_segment(
 ) -> Segment:
     """Write entries, and the line that follows them, as a segment; see `blob.segment`.
 
-    `behind`: history segments whose entries and last lines stand before these.
+    `behind`: history segments. Their entries and last lines stand before these.
     """
     stored, media = cut_out(entries)
     if not behind:
@@ -151,9 +151,9 @@ def stored_segment(
 
 
 def with_media(segment: Segment, media: Media) -> Segment:
-    """Give a segment those of the media that it names.
+    """Give a segment the media that it names.
 
-    Raises `StateInvalidError` if it names others, or has FF bytes that are no references.
+    Raises `StateInvalidError` if it names others, or has FF bytes that are not references.
     """
     names = references(segment.raw())
     if not names:
@@ -294,8 +294,8 @@ def _values(segment: Segment, most: int, *, is_exact: bool = False) -> int:
 
 
 _counted: Final[dict[tuple[int, int, int, bool], int]] = {}
-"""How many values segments have. Python's hash of bytes has a key of its own in each process, so nobody can
-make another segment with the same one."""
+"""How many values segments have. Python's hash of bytes has a key of its own in each process, so an attacker
+cannot make another segment with the same hash."""
 _MOST_COUNTED: Final = 4096
 
 

@@ -1,7 +1,7 @@
 """A conversation as a value, and its way to a blob and back.
 
-Owns: `ConversationState`, and how it grows by a turn. Must never know: what an entry says (a dialect knows),
-how a segment's lines are written (`segments` knows), or how bytes are sealed (`blob` knows).
+Owns: `ConversationState`, and how it grows by a turn. Must never know: the content of an entry (a dialect
+knows it), how a segment's lines are written (`segments` knows), or how bytes are sealed (`blob` knows).
 
 History is spliced, never parsed: a normal turn reads the meta and copies bytes.
 """
@@ -193,7 +193,7 @@ class _Pile:
 
 
 def soft_limits(codec: Codec) -> BlobLimits:
-    """Give the limits that a turn must keep when it writes: those of the codec, else the defaults."""
+    """Give the limits that a turn must keep when it writes: the codec's limits, else the defaults."""
     return getattr(codec, "limits", None) or LIMITS
 
 

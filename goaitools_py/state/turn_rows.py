@@ -108,7 +108,7 @@ def _turn_column(record: TurnRecord) -> bytes:
 
 
 def turn_columns(records: Iterable[TurnRecord]) -> bytes:
-    """Write turns as the last line of a history segment. Join two such lines with a comma."""
+    """Write turns as the last line of a history segment. Join two of these lines with a comma."""
     return b",".join(_turn_column(record) for record in records)
 
 

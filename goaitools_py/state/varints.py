@@ -1,6 +1,6 @@
 """Numbers as bytes: unsigned LEB128 in its shortest form, below 2**32.
 
-Owns: writing and strictly reading them. Must never know: what a number counts.
+Owns: writing and strictly reading them. Must never know: the meaning of a number.
 """
 
 from __future__ import annotations

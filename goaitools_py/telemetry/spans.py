@@ -1,6 +1,6 @@
 """The spans of a turn: ``invoke_agent``, and in it ``chat`` and ``execute_tool``.
 
-Owns: when each span begins and ends, and what it says. Must never know: an exporter, a store, a provider's
+Owns: when each span begins and ends, and its attributes. Must never know: an exporter, a store, a provider's
 JSON.
 
 A trace is a flow around a turn's flow. Every effect passes unchanged, with the span that it belongs to as the
@@ -38,7 +38,7 @@ _COUNTS: Final = ("/count_tokens", "/input_tokens")
 
 
 class Asked(Value, frozen=True, kw_only=True):
-    """What is known of a flow before it begins; see `Telemetry.watch`."""
+    """The facts of a flow before it begins; see `Telemetry.watch`."""
 
     _unshown = frozenset({"settings", "messages"})
 
@@ -74,7 +74,7 @@ class _Call:
         self.backend = backend
         self.is_streamed = is_streamed
         self.is_asked = is_asked
-        """True if the turn itself asks, so that `ModelReplied` tells what came of it."""
+        """True if the turn itself asks, so that `ModelReplied` has the result."""
         self.began = time.monotonic()
         self.started_ns = time.time_ns()
         self.last_ns = 0
@@ -104,7 +104,7 @@ class Trace:
         """The model that it asked there for."""
         self._requests = 0
         self._ran: list[str] = []  # the tools, by name; lists, because several threads add to them
-        self._waiting: list[str] = []  # those of them whose run has ended in questions
+        self._waiting: list[str] = []  # the tools that ended with questions
 
     def __call__(self, flow: Flow[Any]) -> Flow[Any]:
         """The same flow, traced."""

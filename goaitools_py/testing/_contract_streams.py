@@ -38,7 +38,7 @@ def _fed(dialect: Dialect, chunks: Iterable[bytes]) -> tuple[StreamDecoder, list
 
 
 def _ended(decoder: StreamDecoder, deltas: list[Delta]) -> Reply:
-    """The reply at the end of a stream. `deltas`: gets what only the end completes, as a turn tells it."""
+    """The reply at the end of a stream. `deltas`: gets the deltas that only the end completes."""
     end: Callable[[], Iterable[Delta]] | None = getattr(decoder, "end", None)
     if end is not None:
         deltas += end()

@@ -91,7 +91,7 @@ _HOSTED: Final[tuple[ToolSpec | ProviderTool, ...]] = (
 )
 
 
-# ------------------------------------------------------------------------------------ what is given
+# ------------------------------------------------------------------------------------ sample inputs
 
 
 def history_of(dialect: Dialect) -> list[bytes]:

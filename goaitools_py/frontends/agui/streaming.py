@@ -2,8 +2,8 @@
 
 Owns: the order and the members of the events. Must never know: HTTP, or who listens.
 
-``EventSchema`` in npm ``@ag-ui/core`` 1.0 defines the events. A client that has not named its protocol version
-gets no member that came with 1.0, except for the outcome with approvals, which every client needs.
+``EventSchema`` in npm ``@ag-ui/core`` 1.0 defines the events. A client that has not named its protocol
+version gets no member that came with 1.0, except for the outcome with approvals: a client needs it.
 A call is begun once in a client: a second ``TOOL_CALL_ARGS`` would be joined to the first.
 """
 

@@ -1,6 +1,6 @@
 """The compression dictionaries that this package ships, by number.
 
-Owns: their bytes, their frozen hashes. Must never know: what is compressed with them.
+Owns: their bytes, their frozen hashes. Must never know: the texts that are compressed with them.
 A dictionary is kept for ever, byte for byte: blobs written with it cannot be read without it. A better
 one gets the next number. `tests/golden/dictionary` has the text that number 1 was made from, and the
 script that made it.
