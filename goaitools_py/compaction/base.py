@@ -428,7 +428,7 @@ def _name_in(compactor: CompactorLike) -> str:
 
 
 def _failed(by: str, failure: Exception) -> str:
-    """Which part failed, and with which error, without content."""
+    """Name the part that failed, and the class of its error, without content."""
     if isinstance(failure, AskFailed):
         return f"{by} got no answer: {failure}"
     if isinstance(failure, TriggerFailed):
@@ -449,7 +449,7 @@ def _is(one: object, other: object) -> bool:
 
 
 def first_of(*compactors: CompactorLike) -> CompactorLike:
-    """Use the first compactor whose trigger fires and whose strategy changes something.
+    """Use the first compactor with a trigger that fires and a strategy that changes something.
 
     The next one is also asked if a strategy got no answer from its model, or if a trigger or strategy raised.
     A warning names the exception, whatever the next compactor does.

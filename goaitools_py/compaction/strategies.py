@@ -94,7 +94,7 @@ class DropOldest(OwnStrategy, frozen=True, kw_only=True):
 
 
 class MiddleOut(OwnStrategy, frozen=True, kw_only=True):
-    """Keep the `first` turns and the `last` turns, and drop those between them.
+    """Keep the `first` turns and the `last` turns, and drop the turns between them.
 
     `note` is a text that stands in the gap, once, also after several cuts. "" leaves it out.
     """

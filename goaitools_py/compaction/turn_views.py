@@ -40,7 +40,7 @@ class Words(Protocol):
         ...
 
     def is_settled(self, entries: Sequence[bytes]) -> bool:
-        """False for a reply with calls of hosted tools whose results are in another entry."""
+        """False for a reply with calls of hosted tools if their results are in another entry."""
         ...
 
     def tokens(self, entries: Sequence[bytes]) -> int: ...
@@ -71,7 +71,7 @@ class Piece(Value, frozen=True, kw_only=True):
 
     @property
     def is_settled(self) -> bool:
-        """False for a reply with calls of hosted tools whose results are in another entry."""
+        """False for a reply with calls of hosted tools if their results are in another entry."""
         return self.words.is_settled(self.entries)
 
 

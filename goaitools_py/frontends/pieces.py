@@ -61,7 +61,7 @@ class Said(Piece, frozen=True):
 
 
 class Called(Piece, frozen=True):
-    """The model calls a tool. Of another chat that is a tool, only the calls that wait are told."""
+    """The model calls a tool. For a tool that is a chat, also each call of this chat that waits."""
 
     call: ToolCall
 

@@ -1,4 +1,4 @@
-"""States in Django: a field for a model of one's own, and an abstract model for those without one.
+"""States in Django: a field for your own model, and an abstract model if you have no model.
 
 Owns: the field, the abstract model with its plain columns for the admin. Must never know: a chat, a view,
 or how a turn runs. The stores over the model stand in `goaitools_py.stores.django` and are named here too.

@@ -1,4 +1,4 @@
-"""A server of ours as a view of Django: sessions, users and middleware of the site hold for it, too.
+"""A server of this package as a Django view, with the sessions, users and middleware of the site.
 
 Owns: the way between Django's requests and an ASGI application. Must never know: the application's routes.
 
@@ -55,8 +55,8 @@ def serve_view(app: ASGIApplication) -> Callable[..., Awaitable[HttpResponseBase
 
 
 def django_request(request: Any) -> HttpRequest:
-    """Give Django's request for the one that a `key` function gets; ``await django_request(r).auser()`` is
-    the user. Raises LookupError for a request that did not come through `serve_view`."""
+    """Give Django's request. `request`: the request that a `key` function gets. The user is
+    ``await django_request(r).auser()``. LookupError for a request that did not come through `serve_view`."""
     found = request.scope.get(_REQUEST)
     if not isinstance(found, HttpRequest):
         raise LookupError("the request did not come through serve_view")

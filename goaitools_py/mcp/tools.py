@@ -240,7 +240,7 @@ class MCPTools:
         self._has_unread = self._has_unread or isinstance(message, Exception)
 
     def _usable(self, told: Any, name: str) -> Tool[..., Any] | None:
-        """The tool, or None with a warning if no model can be told of it."""
+        """Make the tool; None with a warning if its description cannot be sent to a model."""
         try:
             rawjson.dumps([[[[[[told.input_schema]]]]]])  # a request has fewer levels around it
             return self._tool(told, name)

@@ -5,8 +5,8 @@ body.
 
 With `Signed`, only the holder of a key can change a state. With `Encrypted`, only the holder of a key can
 read or change it. Both tie a state to its owner: the *binding*, such as tenant, user and conversation. The
-binding is authenticated but not stored. Whoever opens the blob must name the same binding, so a blob of one
-user is refused when it is presented as the blob of another user.
+binding is authenticated but not stored. The reader must name the same binding. So a blob of one user is
+refused when it is presented as the blob of another user.
 
 ::
 

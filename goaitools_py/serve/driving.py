@@ -111,7 +111,7 @@ class Driving:
             run.tell(completed)
 
     async def _copied(self, run: Run, *, has_ended: bool) -> bool:
-        """Follow the run of the same message in another process. False without such a run."""
+        """Follow the run of the same message in another process. False if there is no run."""
         other = await self._hub.find_message(self._conversation.key, run.turn_id, has_ended=has_ended)
         if other is None:
             return False
@@ -151,9 +151,9 @@ class Driving:
     # ------------------------------------------------------------------------- turns of other processes
 
     async def wait(self, run: Run, go_on: Callable[[ConversationSnapshot], Run] | None) -> None:
-        """Wait for the turn that another process runs, and tell the run how it ended.
+        """Wait for a turn of another process, and tell the run how it ended.
 
-        `go_on`: begins a run that goes on with the turn, if that process has left it. None: the run is cut
+        `go_on`: begins a run that resumes the turn, if the other process has left it. None: the run is cut
         off then, and its listeners may come back.
         """
         while True:
@@ -187,7 +187,8 @@ class Driving:
         return True
 
     async def forget_stop(self, snapshot: ConversationSnapshot) -> None:
-        """Somebody asks for the turn that was stopped: if this process dies, it may be gone on with."""
+        """Remove the mark of a stop, because a user asks for the turn again. Else no process would resume it
+        after a crash of this one."""
         if is_marked(snapshot):
             await self._conversation.update(metadata=GOES_ON)
 

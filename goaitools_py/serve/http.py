@@ -69,7 +69,7 @@ _CROWD: Final = "Too many of your pages wait for replies. Try again in a moment.
 
 
 def route(method: str, path: str, handler: Handler) -> Route:
-    """Make a route whose errors are problem documents."""
+    """Make a route that answers errors with problem documents."""
     return Route(path, guarded(handler), methods=[method])
 
 

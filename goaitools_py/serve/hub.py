@@ -25,8 +25,8 @@ Drive = Callable[[Run], Awaitable[None]]
 """Runs a turn to its end and tells the run its events."""
 
 LEAST_SECONDS: Final = 5.0
-"""How long a turn that has not begun may still take when the server stops, whatever the grace is: most save
-their message within milliseconds."""
+"""Seconds that a turn which has not begun gets at least when the server stops, even with a shorter grace.
+Most turns save their message within milliseconds."""
 
 _log = logging.getLogger("goaitools_py")
 
@@ -131,7 +131,7 @@ class Hub:
         return run
 
     def shown(self, key: str, owner: str, **about: Any) -> Run:
-        """Make a run that is told by the caller and not driven, such as a reply that is stored already."""
+        """Make a run that no turn drives: the caller adds its events, for example from a stored reply."""
         return Run(f"{self._name}-{next(self._numbers)}", key, owner, **about)
 
     def watch(self, key: str, drive: Drive, *, goes_on: bool) -> Run:

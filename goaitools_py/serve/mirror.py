@@ -1,4 +1,4 @@
-"""A run in two places: told to a relay by the worker that drives it, and built again by one that follows.
+"""A run in two places: its worker sends the notes to a relay, and another worker builds the run from them.
 
 Owns: both ways. Must never know: which relay it is, HTTP, or how a turn is driven.
 """
@@ -55,7 +55,7 @@ class Telling:
             self._opened = opened
 
     async def tell_all(self) -> None:
-        """Put the run's events as they come, and its end. A run that was not announced is not told."""
+        """Put the run's events as they come, and its end. A run that was not announced sends nothing."""
         run = self._run
         await run.begun()
         if self._opened is None:

@@ -61,7 +61,7 @@ _PLAIN: Final[dict[str, type[Any]]] = {
         ToolProgress, ContextWarning,
     )
 }  # fmt: skip
-"""The events whose fields are written as they are."""
+"""Events that are written field by field, without a change."""
 
 _PIECES: Final[dict[str, type[Piece]]] = {
     kind.__name__: kind for kind in (Step, Said, Reasoned, Called, Returned, Waits)

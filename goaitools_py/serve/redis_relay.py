@@ -146,7 +146,7 @@ class RedisRelay:
         await self._add(self._stops(run.worker), _NOTE, run.id.encode(), 60_000)
 
     async def stops(self, worker: str) -> AsyncIterator[str]:
-        """The runs that somebody asks to stop; see `Relay.stops`."""
+        """Give the runs that another worker asks to stop; see `Relay.stops`."""
         last: Any = b"0"
         while True:
             for entry, fields in await self._read(self._stops(worker), last):

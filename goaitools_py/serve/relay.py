@@ -52,7 +52,7 @@ class Relay(Protocol):
     """Carries runs between workers. Each method may raise; the server then does without."""
 
     async def open(self, key: str, run: Opened) -> None:
-        """Announce a run. It takes the place of the one that was announced under `key` before."""
+        """Announce a run. It replaces the run that was announced under `key` before."""
         ...
 
     async def put(self, run: Opened, note: bytes) -> None:
@@ -83,7 +83,7 @@ class Relay(Protocol):
         ...
 
     def stops(self, worker: str) -> AsyncIterator[str]:
-        """The ids of the runs of this worker that somebody asks to stop, as they come; without an end."""
+        """Give the ids of this worker's runs that other workers ask to stop, as they come; without an end."""
         ...
 
     @property

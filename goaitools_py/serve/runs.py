@@ -123,9 +123,9 @@ class Run:
         self.carries = carries
         self.turn: AsyncTurn | None = None
         self.announce: Callable[[], Awaitable[None]] | None = None
-        """Tells other processes of the run, before anybody hears its first event."""
+        """Tells other processes of the run, before a listener gets its first event."""
         self.last_words: Callable[[], Awaitable[None]] | None = None
-        """Tells other processes how the run ended, before anybody hears it."""
+        """Tells other processes how the run ended, before a listener gets the end."""
         self.events: list[Event] = []
         """The events that front ends may write, in order."""
         self._said_digest = said_digest
@@ -145,7 +145,7 @@ class Run:
         return digest_of(self.said) if self._said_digest is None else self._said_digest
 
     def hear(self, event: Event) -> None:
-        """Add an event of a turn that runs here. Of the reports of a tool only some are told."""
+        """Add an event of a turn that runs here. Only some of a tool's reports are added; see `Pace`."""
         if not isinstance(event, ToolProgress) or self._pace.tells(event):
             self.tell(event)
 
@@ -192,7 +192,7 @@ class Run:
         self.end()
 
     async def copy(self, other: Run) -> None:
-        """Become the same as a run of another process, to its end. Nothing may have been told here before."""
+        """Become the same as a run of another process, to its end. This run must have no events before."""
         self.is_copy = True
         await other.begun()
         self.id, self.before, self.since = other.id, other.before, other.since

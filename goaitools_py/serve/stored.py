@@ -91,11 +91,11 @@ def tell_stored(
     answered: Collection[str],
     result: ChatResult | None = None,
 ) -> None:
-    """Tell a run a turn as it is stored: the one that the run names, else `turn`.
+    """Fill a run with a stored turn: the turn of the run's `turn_ref`, else `turn`.
 
     Args:
-        run: It has told nothing yet.
-        snapshot: Where the turn is stored.
+        run: A run without events.
+        snapshot: The stored conversation with the turn.
         turn: The turn.
         answered: The ids of the calls that the client has answered; it holds the pieces before them.
         result: The result of the turn, if it is known.
@@ -115,7 +115,7 @@ def tell_stored(
 
 
 def tell_stopped(run: Run, snapshot: ConversationSnapshot) -> None:
-    """Tell a run the newest turn as far as it came before it was stopped. The run has told nothing yet."""
+    """Fill a run with the newest turn, as far as it came before it was stopped. The run has no events yet."""
     run.was_stopped = True
     if snapshot.history.turns:
         run.before = pieces_of(snapshot.history.turns[-1], shown_pending(snapshot))

@@ -203,7 +203,7 @@ class ClosedTurn(Value, frozen=True):
     def with_entries(self, entries: Sequence[bytes]) -> ClosedTurn:
         """Put another entry into each place. An empty one removes the place; see `without`.
 
-        Gives the same object if each entry is the one that the turn has.
+        Gives the same object if each entry is the turn's own object.
         """
         if all(new is old for new, old in zip(entries, self.entries, strict=True)):
             return self

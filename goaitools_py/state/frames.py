@@ -54,7 +54,7 @@ def newer(found: str, expected: str) -> StateVersionError:
 
 
 def corrupt(found: str) -> StateCorruptError:
-    """The error for a state of which bytes were changed or lost."""
+    """Make the error for a state with changed or lost bytes."""
     return StateCorruptError(f"state is damaged: {found}; {RESTORE}")
 
 

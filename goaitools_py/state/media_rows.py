@@ -43,7 +43,7 @@ _PART_BYTES: Final = 512
 
 
 class Written(NamedTuple):
-    """A state as its blob has it: segments, parts, and the bytes that references stand for."""
+    """A state in the form of its blob: segments, parts, and by how many bytes the media enlarge it."""
 
     segments: list[Segment]
     parts: tuple[Part, ...]

@@ -133,10 +133,10 @@ class MediaRow(NamedTuple):
 
 
 MAX_RESTS: Final = 4
-"""How many compactors a state knows that rest."""
+"""How many resting compactors a state records."""
 
 MAX_MEDIA: Final = 256
-"""How many different media a state stores once. Those beyond stay in their entries."""
+"""How many different media a state stores once. All further media stay in their entries."""
 
 
 class Meta(Value, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -164,7 +164,7 @@ class Meta(Value, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_
     `rules`: the version of the rules by which the closed history was last found valid; 0: never checked.
     `failed`: class and code of the error of a turn that failed before a model accepted any of it. Other
     turns have them as their fact "failed".
-    `ask_failed`: the length of the conversation when a compactor last asked a model in vain; see `questions`.
+    `ask_failed`: lengths at the last failed question of a compactor to a model, and since; see `questions`.
     `rests`: a row for each compactor that rests; see `history.rewrite.resting`.
     `title`, `about`: the application's texts about the conversation; a model never sees them.
     `models`: pairs (endpoint family, model); empty while all iterations have `family` and `model`.
@@ -371,7 +371,7 @@ class InboxItem(Value, frozen=True, kw_only=True):
 
     @property
     def speaker(self) -> str | None:
-        """Who said it, if that was told."""
+        """The speaker of the message, if it is recorded."""
         return inbox_end(self.more).who if self.more else None
 
 

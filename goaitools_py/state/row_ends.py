@@ -150,8 +150,8 @@ def iteration_facts(index: int, who: Any, request_id: str = "") -> bytes:
 
 
 def with_seconds(raw: bytes, seconds: Sequence[float]) -> bytes:
-    """Add to the object at the end of an iteration's row how long each call of its reply ran. Whatever else
-    the object has stays byte for byte. The very object if each call took less than a millisecond."""
+    """Add to the object at the end of an iteration's row how long each call of its reply ran. All other
+    members stay byte for byte. Gives the same object if each call took less than a millisecond."""
     times = [bounded(round(one * 1000)) for one in seconds]
     if not any(times) or iteration_end(raw).s:
         return raw

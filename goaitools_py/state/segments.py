@@ -140,7 +140,7 @@ def stored_segment(
     count: int | None = None,
     is_minor: bool = False,
 ) -> Segment:
-    """Write entries that are stored text already as a segment. `media`: those that the references name.
+    """Write entries with references as a segment. `media`: the media that the references name.
 
     `count`: how many entries they are, if the pieces are not single entries.
     """

@@ -31,7 +31,7 @@ from .meters import Meters
 __all__ = ["Asked", "Trace"]
 
 _UNTRACED: Final = (Clock, ReadChunk)
-"""Effects in which no code of others runs. There are thousands of them."""
+"""Effects that run no foreign code, so no foreign span can nest in them. There are thousands of them."""
 
 _COUNTS: Final = ("/count_tokens", "/input_tokens")
 """Ends of the paths of requests that ask no model."""
@@ -99,9 +99,9 @@ class Trace:
         self._is_asking = False
         self._of: dict[str, str] = {}
         self._backend = asked.backend
-        """The one that the turn itself has asked last."""
+        """The backend that the turn itself has asked last."""
         self._model = asked.model
-        """The model that it asked there for."""
+        """The model of that request."""
         self._requests = 0
         self._ran: list[str] = []  # the tools, by name; lists, because several threads add to them
         self._waiting: list[str] = []  # the tools that ended with questions
@@ -151,7 +151,7 @@ class Trace:
     # ------------------------------------------------------------------------------------ effects
 
     def _before(self, effect: Effect) -> tuple[contexts.Context | None, Effect]:
-        """The context in which an effect is carried out (None: as it is), and the effect itself."""
+        """Give the context to run an effect in (None: the present one), and the effect itself."""
         kind = type(effect)
         if kind in _UNTRACED:
             return None, effect

@@ -70,7 +70,7 @@ class Telemetry:
         """Make the watch that traces one flow.
 
         Args:
-            backend: The one that is asked, unless a model call names another.
+            backend: The backend that is asked, unless a model call names another.
             inner: Another watch, which sees everything first.
             model: The model that is asked for.
             settings: The model settings of the turn.

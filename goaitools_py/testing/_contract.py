@@ -37,8 +37,8 @@ class SampleReply(Value, frozen=True, kw_only=True):
     """One valid reply of the provider, and its content.
 
     Attributes:
-        body: The reply as one body; b"" if there is none.
-        stream: The same reply as a stream that ends with its terminal event; b"" if there is none.
+        body: The reply as one body, or b"".
+        stream: The same reply as a stream that ends with its terminal event, or b"".
         text: The reply's visible text.
         calls: The names of the called functions, in order.
         kept: Pieces of `body` that must be stored byte for byte, for example a signature, or a key that the

@@ -1,6 +1,6 @@
 """The part of the dialect contract about streams: every cut, every early end, every error event.
 
-Owns: those checks. Must never know: a particular provider API, how its events are framed, a test framework.
+Owns: these checks. Must never know: a particular provider API, how its events are framed, a test framework.
 """
 
 from __future__ import annotations

@@ -98,9 +98,9 @@ def crash_points(
         A `CrashReport`.
 
     Raises:
-        AssertionError: After a kill, a text or a reply was lost or doubled, an effect came twice, or is
-            missing although the model was not told so, the history is not valid, or more than one reply was
-            paid for again. All kills are made; the text has a line for each finding.
+        AssertionError: After a kill, one of these happened: a text or a reply was lost or doubled; an effect
+            came twice, or is missing and the model was not told so; the history is not valid; more than one
+            reply was paid for again. All kills are made; the text has a line for each finding.
         ValueError: Two turns have the same text, or the script is empty.
     """
     texts = [text for text, _ in script]
@@ -186,7 +186,7 @@ class _Run:
         self._problems: list[str] = []
 
     def live_to_the_end(self, at: int) -> None:
-        """The first life is killed at its effect number `at`; those that follow are not."""
+        """Run lives to the end. The first is killed at its effect number `at`; the next ones are not."""
         for number in itertools.count():
             life = _Life(at if not number else 0)
             try:

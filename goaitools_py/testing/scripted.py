@@ -1,7 +1,7 @@
 """A backend that answers from a script, for tests of programs that use this package.
 
 Owns: the script, and the requests that came. Must never know: a network.
-It is not a simulator: it gives the scripted replies, whatever the request is.
+It is not a simulator: it gives the scripted replies for any request.
 """
 
 from __future__ import annotations

@@ -341,7 +341,7 @@ def as_tools(
 
 
 def external_tool(name: str) -> Tool[..., Any]:
-    """Make an external tool of which only the name is known. Its calls may have any arguments."""
+    """Make an external tool from its name alone. Its calls may have any arguments."""
     return _Unknown(name if _NAME.fullmatch(name) else "unnamed", None, {"type": "object"}, external=True)
 
 

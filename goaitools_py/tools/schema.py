@@ -43,10 +43,10 @@ class Arguments(Value, frozen=True, kw_only=True):
     _fields: Mapping[str, tuple[str, bool]]
 
     def validate(self, text: str) -> dict[str, Any]:
-        """Turn JSON text into keyword arguments; those left to the function's defaults are left out.
+        """Turn JSON text into keyword arguments, without arguments that the function's defaults fill.
 
         Raises:
-            BadArguments: The text does not fit. A validator of the caller's is quoted only if it raised
+            BadArguments: The text does not fit. The error quotes the caller's validator only if it raised
                 `ToolError` or `PydanticCustomError`.
         """
         try:

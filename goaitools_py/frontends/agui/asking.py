@@ -23,7 +23,7 @@ __all__ = ["MESSAGE_ID", "AGUIAsk", "read"]
 
 MESSAGE_ID: Final = "agui.message_id"
 """The name in a turn's metadata of the id that the client gave the user's message. A snapshot needs it: the
-client puts messages whose ids it does not know at the end."""
+client puts messages with unknown ids at the end."""
 
 _MEDIA: Final = ("image", "audio", "video", "document")  # no set: a client may send a value without a hash
 

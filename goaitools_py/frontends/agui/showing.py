@@ -53,7 +53,7 @@ def result_metadata(flag: str) -> dict[str, Any]:
 def agui_messages(
     history: History, *, conversation_id: str, pending: Sequence[PendingCall] = (), told: Told | None = None
 ) -> list[dict[str, Any]]:
-    """Write a history as a list of messages, oldest first. `told`: the reply that a stream knows better."""
+    """Write a history as a list of messages, oldest first. `told`: the newer reply of a stream."""
     messages: list[dict[str, Any]] = []
     for turn in history.turns:
         ids = turn_ids(conversation_id, turn)

@@ -143,7 +143,7 @@ class AGUIStream(FrontStream):
         for piece in self._before:
             self._note(piece)
         broken = reasoning_id(step_id(self._ref, self._number + 1))
-        if broken in self._ask.reasoning:  # it is written anew, and the client would join it to what it holds
+        if broken in self._ask.reasoning:  # it is written anew: empty the client's old text first
             messages.append({"id": broken, "role": "reasoning", "content": ""})
         return messages
 

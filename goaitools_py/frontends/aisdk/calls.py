@@ -49,11 +49,10 @@ def output_of(text: str) -> Any:
 
 
 def _writable(text: str) -> Any:
-    """Read JSON that can be written again inside of an answer, and that a page reads with the values that it
-    has; else the text.
+    """Read JSON. Give the text itself if an answer cannot hold the value, or a page would read other values.
 
-    A model, or a tool that reads what strangers wrote, gives any depth, and is read deeper than it is
-    written. JavaScript reads another number for 12345678901234567891, and only one of two equal names.
+    A model, or a tool that reads text of strangers, may nest JSON deeper than the writer allows. JavaScript
+    reads another number for 12345678901234567891, and only one of two equal names.
 
     Raises:
         ValueError: The text is not JSON.

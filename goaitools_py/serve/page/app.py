@@ -262,7 +262,7 @@ class _Page:
         return no_content()
 
     async def _fork(self, request: Request) -> Response:
-        """Copy a conversation, as it is or as it was after a turn."""
+        """Copy a conversation: all of it, or up to a turn."""
         after = (await self._body(request, "after"))["after"]
         if after is not None:
             after = _number(after, "after")

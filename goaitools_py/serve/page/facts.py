@@ -53,7 +53,7 @@ def facts_of(blob: bytes) -> dict[str, Any]:
 
 
 def numbers_of_turns(blob: bytes) -> list[int]:
-    """Give the numbers of all turns that a rewind counts: those that a cut took out come back with it."""
+    """Give the numbers of all turns that a rewind counts. It also brings back turns that a cut removed."""
     try:
         turns = read_history(blob, archived=True).turns
     except StateError:  # a part of the archive is damaged, or elsewhere
