@@ -128,7 +128,7 @@ class Compactor(Given, frozen=True):
 
     @classmethod
     def never_forgets(cls, model: Any, *, beside: int = 0) -> Compactor:
-        """Make the compactor that loses no turn: above 5,000 tokens of history a summary replaces all turns
+        """Make the compactor that loses no turn. Above 5,000 tokens of history a summary replaces all turns
         but the last two, and the model can search all of them (`recall`).
 
         Up to 1 MiB of the blob is the archive, after compression; then its oldest part goes. In a store with

@@ -2,8 +2,8 @@
 
 Owns: the way between Django's requests and an ASGI application. Must never know: the application's routes.
 
-The application runs beside the request, in a context of its own: Django ends the threads of a request with
-it, and a turn goes on when its client has gone.
+The application runs beside the request, in a context of its own. The reason: Django ends the threads of a
+request with it, and a turn goes on when its client has gone.
 """
 
 from __future__ import annotations

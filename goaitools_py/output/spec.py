@@ -31,8 +31,8 @@ class Output(Given, Generic[T], frozen=True):
         mode: "native" uses the provider's own format for JSON answers. "prompt" puts the schema behind the
             user's message, so that the cached beginning of the request stays as it is. "auto" is "native"
             while that costs no cached prefix: the last turn had the same format, or the history is short;
-            else it is "prompt". "tool" offers a tool whose arguments are the answer, for servers that know
-            tools and no format; `keep_attempts` has no effect then.
+            else it is "prompt". "tool" offers a tool and takes its arguments as the answer, for servers that
+            know tools and no format; `keep_attempts` has no effect then.
         strict: False: the provider need not hold the model to the schema (OpenAI). The answer is checked
             here in both cases.
         retries: How often the model is told why its answer does not fit, and asked again.

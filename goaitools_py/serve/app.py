@@ -224,8 +224,8 @@ class ServeApp(Starlette):
         return self._hub.running(key) is not None
 
     async def seen(self, who: Who) -> tuple[ConversationSnapshot | None, TurnStatus]:
-        """Give the stored conversation, and the status of its newest turn: "running", "stopped" by its user,
-        "waiting" (the turn or a message waits for somebody to go on), or else "none"."""
+        """Give the stored conversation, and the status of its newest turn: "running"; "stopped" by its user;
+        "waiting": the turn or a message waits for a client to go on; else "none"."""
         return await self._talk(who).seen()
 
     # --------------------------------------------------------------------------------------- routes

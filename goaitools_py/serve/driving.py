@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["LOOK_AGAIN", "Driving"]
 
 LOOK_AGAIN: Final = 0.1
-"""After so many seconds it is asked again whether another process runs a turn."""
+"""Seconds until the next look whether another process still runs a turn."""
 
 
 class Driving:

@@ -30,7 +30,7 @@ ANNOUNCED_PAUSE: Final = 0.1
 """How often, and with how many seconds between, a worker looks for a run that another one begins."""
 
 LISTEN_AGAIN: Final = 1.0
-"""After so many seconds a worker listens again to a relay that has failed."""
+"""Seconds until a worker listens again to a relay that has failed."""
 
 _log = logging.getLogger("goaitools_py")
 

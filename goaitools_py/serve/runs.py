@@ -217,7 +217,7 @@ class Run:
             await self._news.wait()
 
     async def news_within(self, seconds: float | None) -> bool:
-        """Wait for the next event, or the end. False if neither comes in so many seconds."""
+        """Wait for the next event, or the end. False if neither comes within `seconds`."""
         return await _in_time(self._news, seconds)
 
     def _wake(self) -> None:
@@ -255,7 +255,7 @@ class Run:
             front: The front end of the listener.
             goes_on: As in `FrontEnd.stream`.
             last_id: The last id that the listener has seen. The id of another run is ignored.
-            keep_alive: A comment is sent after so many seconds without news.
+            keep_alive: Seconds without news until a comment is sent.
         """
         run, _, number = last_id.rpartition(".")
         is_ours = run == self.id and number.isdecimal() and len(number) <= MAX_DIGITS
@@ -284,8 +284,8 @@ async def _in_time(news: asyncio.Event, seconds: float | None) -> bool:
 
 @contextmanager
 def refused_input(run: Run, said: Sequence[Part] = ()) -> Iterator[None]:
-    """Raise `AskError` if the turn fails with a ValueError before it begins: the client sent a file that the
-    provider API does not know, or arguments that the tool does not have.
+    """Raise `AskError` if the turn fails with a ValueError before it begins. Then the client sent a file that
+    the provider API does not know, or arguments that the tool does not have.
 
     `said`: the message. The error names the media types of its files that the provider API's error names, or
     else all of them.

@@ -115,7 +115,7 @@ def tell_stored(
 
 
 def tell_stopped(run: Run, snapshot: ConversationSnapshot) -> None:
-    """Fill a run with the newest turn, as far as it came before it was stopped. The run has no events yet."""
+    """Fill a run with the newest turn, up to the point of its stop. The run has no events yet."""
     run.was_stopped = True
     if snapshot.history.turns:
         run.before = pieces_of(snapshot.history.turns[-1], shown_pending(snapshot))

@@ -322,7 +322,7 @@ def compression_of(codec: Codec) -> int:
 
 
 def _recompressed(given: Segment, compression: int) -> Segment:
-    """Give the segment as a blob with this compression byte must hold it. All of a blob is inflated alike."""
+    """Give the segment in the form of this compression byte. A blob has one for all its segments."""
     if given.compression == compression:
         return given
     return _pack(given.kind, given.raw(), given.entries, compression)
@@ -388,7 +388,7 @@ def decode(
         StateCorruptError: Bytes were changed or lost.
         StateTooLargeError: It is beyond a limit.
         TypeError: It is neither bytes nor text.
-        ValueError: The binding does not suit the codec: a plain codec takes none, a keyed codec needs one.
+        ValueError: The binding does not suit the codec: only a keyed codec takes a binding, and needs it.
     """
     return decode_whole(blob, codec=codec, binding=binding, limits=limits)[0]
 

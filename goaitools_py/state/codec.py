@@ -67,7 +67,7 @@ class BlobLimits(Given, frozen=True, kw_only=True):
     max_entries: int = 10_000
     """Wire entries of all segments together."""
     max_segments: int = 1024
-    """Four times what 16 MiB fill when segments are sealed at 64 KiB."""
+    """Four times the number of 64 KiB segments in 16 MiB."""
     max_meta_bytes: int = 256 * 2**10
     """The meta, inflated. It is read on every turn and does not grow with the history."""
     max_values: int = 1_000_000

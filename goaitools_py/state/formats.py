@@ -30,11 +30,11 @@ Pieces: TypeAlias = tuple[Sequence[Any], Sequence[Part]]
 
 
 class Steps(NamedTuple):
-    """How an older version and the newest one become each other. Both steps are pure.
+    """Convert between an older version and the newest one. Both steps are pure.
 
     Attributes:
-        up: From the segments and parts of the older version to those of the newest.
-        down: The way back; None if the older version has no place for something in them.
+        up: From the segments and parts of the older version to the newest.
+        down: The way back; it gives None if the older version has no place for something in them.
     """
 
     up: Callable[[Sequence[Any], Sequence[Part]], Pieces]

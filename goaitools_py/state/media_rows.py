@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 _ROW_BYTES: Final = 512
-"""Of the meta data's limit, so many bytes are counted for each medium."""
+"""Each medium counts as this many bytes of the meta data's limit."""
 _PART_BYTES: Final = 512
 """More than a part takes beside its content."""
 
@@ -82,9 +82,9 @@ def resolved(segments: Sequence[Segment], media: Media, limits: BlobLimits) -> l
 
 
 def _oldest_archived(meta: Meta, records: int) -> int | None:
-    """Give the number of the oldest of the newest so many records; None without records.
+    """Give the number of the oldest record in the archive; None without records.
 
-    0, the lowest number, if the journal of cuts has forgotten it.
+    `records`: how many the archive has. 0, the lowest number, if the journal of cuts has forgotten it.
     """
     if not records:
         return None
@@ -135,6 +135,7 @@ def with_rows(
     held = _held(meta, parts)
     most = min(MAX_MEDIA, limits.max_segments // 4, limits.max_meta_bytes // _ROW_BYTES)
     room = limits.max_media_bytes - sum([own[name].stored_len for name in held])
+    # The archive is not opened here. So its media cannot be put back into entries, and must stay.
     kept = dict.fromkeys(name for name in rows if name in held)
     for name in dict.fromkeys((*(name for name in rows if name in named), *named)):
         size = named[name].part.raw_len + _PART_BYTES
@@ -152,7 +153,7 @@ def with_rows(
     )
     media = [own.get(name) or seen.setdefault(name, named[name].part) for name in ordered]
     others = [part for part in parts if part.kind != MEDIA]
-    placed = tuple(sorted([*others, *media], key=_kind_of))  # stable
+    placed = tuple(sorted([*others, *media], key=_kind_of))  # stable: media stay in the order of their rows
     return meta, Written(list(segments), placed, sum([segment.added for segment in segments]))
 
 
@@ -175,7 +176,7 @@ def with_archived(
         row = rows.get(name) or MediaRow(name.decode(), 0)
         rows[name] = row._replace(archived=max(1, number))
     meta = msgspec.structs.replace(meta, media=tuple(rows.values()))
-    return meta, tuple(sorted([*parts, *added], key=_kind_of))  # stable
+    return meta, tuple(sorted([*parts, *added], key=_kind_of))  # stable: as in `with_rows`
 
 
 def with_archived_only(meta: Meta, named: Mapping[bytes, int]) -> Meta:

@@ -120,6 +120,7 @@ def open_segment(turn: OpenTurn) -> Segment:
         facts=dict(turn.facts),
     )
     column = later.with_members(as_json(row), turn.extras)
+    # The journal, too: the results of its calls may hold large media.
     (*entries, column), media = cut_out([*turn.entries, column])
     return stored_segment(Kind.OPEN, entries, column, media)
 
@@ -142,6 +143,7 @@ def _call_row(call: JournalCall) -> _CallRow | msgspec.Raw:
     extras = dict(call.extras)
     parts = extras.pop("parts", None)
     raw = as_json(row)
+    # The kept bytes are valid only while they equal the parts: the call may have another result now.
     if parts is not None and _parts_of(bytes(parts)) == call.parts:
         raw = rawjson.replaced(raw, {"parts": bytes(parts)})
     return msgspec.Raw(later.with_members(raw, extras))

@@ -229,9 +229,9 @@ _CUTS_KEPT: Final = 16
 
 
 class CutFacts(Value, frozen=True, kw_only=True):
-    """The object at the end of a cut's row: how many turns had ever been closed before the cut, and the size
-    in bytes and a digest of the entries that the cut took out of the history. `record`: the digest of the
-    cut's record in the archive; "" without a record."""
+    """The object at the end of a cut's row. `number`: how many turns had ever been closed before the cut.
+    `size`, `digest`: bytes and a digest of the entries that the cut took out of the history. `record`: the
+    digest of the cut's record in the archive; "" without a record."""
 
     number: int
     size: int

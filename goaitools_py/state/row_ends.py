@@ -4,8 +4,8 @@ Owns: the names in these objects that this release knows, and their reading. Mus
 stored, or how an operation uses these values.
 
 Later releases add names to these objects. This release keeps an object byte for byte, for as long as it keeps
-the row. Reading never fails: a known name with an odd value counts as absent, and unknown names are skipped
-without a look at their values, which may be numbers beyond all types, as ``1e400``.
+the row. Reading never fails. A known name with an odd value counts as absent. Unknown names are skipped, and
+their values are not read: they may be numbers beyond all types, as ``1e400``.
 """
 
 from __future__ import annotations

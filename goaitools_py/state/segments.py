@@ -224,7 +224,7 @@ def turn_records(segment: Segment) -> list[TurnRecord]:
 
 
 def count_letters(segment: Segment) -> Counter[str]:
-    """Count the role letters of a history segment. It costs a part of what `turn_records` does."""
+    """Count the role letters of a history segment. It costs less than `turn_records`."""
     return letters_in(_lines(segment)[1])  # no media stand in this line, and they may be elsewhere
 
 

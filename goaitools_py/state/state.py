@@ -128,8 +128,8 @@ def _with_sealed(sealed: tuple[Segment, ...], hot: Segment) -> tuple[Segment, ..
 def closed_turns(state: ConversationState, *, checked: bool = True) -> list[ClosedTurn]:
     """Give the closed turns, oldest first.
 
-    `checked`: whether each entry must be a JSON object. Only who does not read entries, or mends them, takes
-    others.
+    `checked`: whether each entry must be a JSON object. Only a caller that does not read entries, or repairs
+    them, passes False.
 
     Raises `StateInvalidError` or `StateVersionError` if they cannot be read.
     """
@@ -223,6 +223,7 @@ def dump_state(
     limits = limits or soft_limits(codec)
     segments, parts, added = written(state, soft_limits(codec), seen)
     if added:
+        # `encode` counts media as short references. The limit holds for entries with their media.
         size = added + sum([segment.raw_len for segment in segments])
         check_limit("max_decoded_bytes", limits.max_decoded_bytes, size)
     check_values(segments, limits.max_values)

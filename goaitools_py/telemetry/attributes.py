@@ -40,8 +40,8 @@ def description(tool: Any) -> str:
 
 
 def turn_tokens(usage: Usage) -> dict[str, int]:
-    """The tokens of a turn. Their kinds stand in the spans of its calls: a turn may ask several models, whose
-    prompt caches differ."""
+    """The tokens of a turn. Their kinds stand in the spans of its calls: a turn may ask several models, with
+    different prompt caches."""
     if not usage.requests:
         return {}
     return {names.INPUT_TOKENS: usage.input_tokens, names.OUTPUT_TOKENS: usage.output_tokens}

@@ -55,7 +55,7 @@ class ToolContext(Value, Generic[DepsT], frozen=True, kw_only=True):
             without it sees the `turn_ref`.
         iteration: The model call of the turn that asked for the tool, counted from 1. The numbers go on after
             a `resume`.
-        idempotency_key: The same text each time this call is run. Pass it to services that take such a key.
+        idempotency_key: The same text each time this call is run. Pass it to services that take one.
         max_result_bytes: The longest text of the result, in UTF-8 bytes. The rest is cut off.
         conversation_id: The id of the conversation.
         answers: For a tool with calls of its own that waited, such as one of `Chat.as_tool`: the answers to

@@ -116,7 +116,7 @@ def _said(turn: HistoryTurn) -> str:
 
 
 def removed_of(blob: bytes) -> list[dict[str, Any]]:
-    """Give the turns that cuts took out, as far as the archive has them, with their texts."""
+    """Give the turns that cuts removed and the archive still has, with their texts."""
     live = {turn.number for turn in read_history(blob).turns}
     try:
         whole = read_history(blob, archived=True).turns
