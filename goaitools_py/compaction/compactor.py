@@ -156,8 +156,8 @@ class Compactor(Given, frozen=True):
         )
 
     def is_above(self, request: CompactionRequest) -> bool:
-        """True if the trigger fires because of a size: it would not fire if nothing had any. One that fires
-        for another reason, such as a pause, has no limit that a cut could reach."""
+        """True if the trigger fires because of a size: it would not fire for an empty history. A trigger that
+        fires for another reason, such as a pause, has no limit that a cut could reach."""
         try:
             empty = of_turns(request, ())
             return request.is_cut_by_server or (self.trigger(request) and not self.trigger(empty))
@@ -195,7 +195,7 @@ class Compactor(Given, frozen=True):
 
 
 def _limit(history: int, model: Any, beside: int) -> TokenLimit:
-    """The limit: so many tokens of history, but all together at most half of the model's window."""
+    """The limit: `history` tokens of history, but all together at most half of the model's window."""
     check_count("beside", beside, 0)
     window = _window(model)
     limit = history + beside

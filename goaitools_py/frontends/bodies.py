@@ -55,7 +55,7 @@ def json_object(body: bytes) -> dict[str, Any]:
 def items_at(body: bytes | None, name: str, count: int) -> Sequence[bytes | None]:
     """The bytes of each element of a member that is a list of `count`; None for each if they cannot be cut.
 
-    A body is cut once for all elements: for each of them anew it would cost the square of its length.
+    A body is cut once for all elements: a cut for each element would cost the square of its length.
     """
     span = None if body is None else span_at(body, name)
     try:
@@ -84,10 +84,10 @@ def span_at(body: bytes, *path: str | int) -> bytes | None:
 
 
 def value_of(span: bytes | None, read: Any) -> Any:
-    """Give a member of a body that is to be a result, or arguments, so that it arrives as it was written.
+    """Give a result, or arguments, from a member of a body, without a change.
 
-    Numbers are exact. JSON that is written otherwise once it was read, such as ``1.10``, ``1e999`` or an
-    object with a repeated name, is given as its text. `read`: the value if there is no span.
+    Numbers are exact. JSON that would change if it is read and written again, such as ``1.10``, ``1e999`` or
+    an object with a repeated name, is given as its text. `read`: the value if there is no span.
     """
     if span is None or isinstance(read, str) or orjson.dumps(read) == span:
         return read

@@ -25,7 +25,7 @@ _LONGEST: Final = 64
 
 
 def named(names: Iterable[str], prefix: str) -> dict[str, str]:
-    """By the name of each tool at its server: the name that a model reads, in the order of these names.
+    """Map each tool's name at its server to the name that a model reads, in the order of the latter.
 
     Raises:
         ValueError: Two tools would have one name, or a name has no usable character.

@@ -338,7 +338,7 @@ def _size(part: Part) -> int:
 
 @contextmanager
 def _states_of_the_client() -> Iterator[None]:
-    """A state that cannot be opened is the client's fault here: it is another owner's, old, or changed."""
+    """Treat a state that cannot be opened as the client's fault: it is old, changed, or of another owner."""
     try:
         yield
     except StateTooLargeError:

@@ -78,20 +78,20 @@ class Hub:
         return None if run is None or run.is_over else run
 
     async def find_anywhere(self, key: str) -> Run | None:
-        """The newest run of a conversation in any process. One of another process follows it there."""
+        """The newest run of a conversation in any process. A run of another process is followed there."""
         run = self.running(key)
         if run is None and self._elsewhere is not None:
             run = await self._elsewhere.find(key)
         return run or self.find(key)
 
     async def is_running_anywhere(self, key: str) -> bool:
-        """True while a run of a conversation is known that is not over, in any process."""
+        """True while this process knows of a run of a conversation, in any process, that is not over."""
         if self.running(key) is not None:
             return True
         return self._elsewhere is not None and await self._elsewhere.is_running(key)
 
     async def stop_elsewhere(self, key: str) -> Run | None:
-        """Have the process that runs a turn of this conversation stop it. The run, or None."""
+        """Ask the process that runs a turn of this conversation to stop it. Give the run, or None."""
         return None if self._elsewhere is None else await self._elsewhere.stop(key)
 
     async def find_message(self, key: str, turn_id: str, *, has_ended: bool) -> Run | None:
@@ -102,7 +102,7 @@ class Hub:
         return await self._elsewhere.find_message(key, turn_id, **how)
 
     def forget(self, key: str) -> None:
-        """Keep the newest run of a conversation no longer."""
+        """Drop the newest run of a conversation."""
         self._runs.pop(key, None)
 
     def check_room(self, owner: str) -> None:

@@ -37,8 +37,8 @@ class ServeLimits(Given, frozen=True, kw_only=True):
             before its end needs this, and a message that comes twice. After that the store answers.
         keep_alive_seconds: A stream without news for so long gets a comment.
         grace_seconds: How long running turns may take when the server stops. Then they are cancelled, and
-            saved with the pieces so far. A turn that has not begun by then, because the store does not answer,
-            gets the same time once more, at least 5 seconds. Then its message is answered with 503.
+            saved as they are. A turn that has not begun by then, because the store does not answer, gets the
+            same time once more, at least 5 seconds. Then its message is answered with 503.
     """
 
     body_bytes: int = 1_000_000

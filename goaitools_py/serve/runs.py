@@ -58,7 +58,7 @@ def digest_of(said: Sequence[Part]) -> str:
 
 
 class _Written:
-    """The turn in one front end's words, for all listeners that see it from the same point."""
+    """The turn in one front end's format, for all listeners that see it from the same point."""
 
     def __init__(self, stream: FrontStream) -> None:
         self.stream = stream
@@ -136,7 +136,7 @@ class Run:
 
     @property
     def is_good(self) -> bool:
-        """True unless the turn failed or was stopped: a message that comes twice gets it once more."""
+        """True unless the turn failed or was stopped: a repeated message gets this run again."""
         return self.error is None and not self.was_stopped
 
     @cached_property
@@ -287,8 +287,8 @@ def refused_input(run: Run, said: Sequence[Part] = ()) -> Iterator[None]:
     """Raise `AskError` if the turn fails with a ValueError before it begins. Then the client sent a file that
     the provider API does not know, or arguments that the tool does not have.
 
-    `said`: the message. The error names the media types of its files that the provider API's error names, or
-    else all of them.
+    `said`: the message. The error names the media types of its files: only the types that the ValueError
+    names, or else all.
     """
     try:
         yield

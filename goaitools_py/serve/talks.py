@@ -126,7 +126,7 @@ class Talk:
         )
 
     async def again(self, ask: Ask) -> Run:
-        """Have a reply written again; see the table. `ask.again` must be set."""
+        """Let the model write a reply again; see the table. `ask.again` must be set."""
         assert ask.turn_id is not None
         if self._hub.running(self._key) is not None:
             raise TurnInProgressError("this server runs a turn of this conversation already")

@@ -198,7 +198,7 @@ def media_size(parts: Sequence[Part]) -> tuple[int, int]:
 
 
 def media_weight(meta: Meta, parts: Sequence[Part], segments: Sequence[Segment]) -> int:
-    """Count at most the bytes that the media of closed turns and of the archive take in a blob."""
+    """Give an upper limit of the bytes that the media of closed turns and of the archive take in a blob."""
     known = {
         row.digest.encode(): part
         for row, part in zip(meta.media, [part for part in parts if part.kind == MEDIA], strict=True)

@@ -338,7 +338,7 @@ def with_bytes(parts: Iterable[Part], source: bytes) -> tuple[tuple[Part, ...], 
 
 
 def most_inflated(limits: BlobLimits) -> int:
-    """Count how many bytes the archive and the media in a blob may have when they are inflated. Whoever reads
+    """Count how many bytes the archive and the media in a blob may have when they are inflated. A reader of
     a whole archive has all of it in memory, and a few hundred bytes may stand for 8 MiB.
 
     A cut leaves the archive half of this. Beside that there is room for the media of the largest history, so

@@ -49,7 +49,7 @@ class IterationEnd(msgspec.Struct, frozen=True):
 
     `m`: the place of its model among `Meta.models`. `who`: its speakers, each as the place among the messages
     of the user, counted from 0, and the name. `q`: the provider's id of the request. `s`: how long each call
-    of its reply ran that was not the provider's own to run, in milliseconds; absent if all are 0.
+    of its reply ran, in milliseconds, without calls that the provider ran itself; absent if all are 0.
     """
 
     m: Count = 0

@@ -302,8 +302,8 @@ _MOST_COUNTED: Final = 4096
 def values_of_lines(raw: bytes, most: int) -> int:
     """Count the JSON values of raw text exactly, up to `most`.
 
-    Each line begins outside of strings: in a forged state a line may end within one, and who reads the next
-    line does not know.
+    The count begins anew outside of strings in each line. In a forged state a line may end within a string,
+    and the reader of the next line does not know that.
     """
     found = raw.count(b"\n")  # each line is at least one entry
     if found > most:

@@ -82,8 +82,7 @@ class _Call:
 
 
 class Trace:
-    """Traces one flow; a second flow that it is given passes untraced, such as the save of a turn that was
-    given up."""
+    """Traces one flow. A second flow passes untraced, for example the save of a turn that was given up."""
 
     def __init__(self, tracer: Tracer, meters: Meters, asked: Asked, *, content: bool) -> None:
         self._tracer = tracer

@@ -268,7 +268,7 @@ class Case:
     def append(self, face: Face, key: str, word: bytes, *, gate: threading.Barrier | None = None) -> None:
         """Add to the stored bytes. After a conflict, load and try again.
 
-        With a gate, all who share it have loaded before the first of them saves.
+        With a gate, all callers that share it have loaded before the first of them saves.
         """
         for _ in range(1_000):
             stored = face.load(key)

@@ -142,7 +142,7 @@ class _Life:
 
 @contextmanager
 def _silent_deaths() -> Iterator[None]:
-    """Let the objects of a life that was killed go, without a word that their clean-up was refused."""
+    """Suppress the warnings of Python about refused clean-up, while the objects of a killed life go."""
     before = sys.unraisablehook
     sys.unraisablehook = lambda found: None if isinstance(found.exc_value, Killed) else before(found)
     try:
