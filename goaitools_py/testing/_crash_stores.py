@@ -108,7 +108,7 @@ class _LeasingStore(MortalStore):
 
 
 class _Leased:
-    """The ``with`` block of a lease. Not a generator: Python would end a dead life's generator, and so its lease."""
+    """The ``with`` block of a lease. Not a generator: Python would end the generator of a dead life."""
 
     def __init__(self, around: Any, passes: Passes, held: Held) -> None:
         self._around, self._passes, self._held = around, passes, held
