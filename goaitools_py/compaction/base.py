@@ -1,7 +1,7 @@
-"""What a compaction sees and what it answers.
+"""The input and the answer of a compaction.
 
-Owns: `CompactionRequest`, what a compactor is, what a strategy may ask for, and how its answer is checked.
-Must never know: how a state is encoded, or a provider API.
+Owns: `CompactionRequest`, the protocol of a compactor, the requests of a strategy, and the check of its
+answer. Must never know: how a state is encoded, or a provider API.
 
 A *trigger* is any callable from a request to bool. A *strategy* is any callable from a request to the turns
 that stay, in order. These may be turns of ``request.turns``, rewritten turns (`TurnView.with_pieces`), and
@@ -60,19 +60,19 @@ def _never(compactor: Any) -> bool:
 
 
 class CompactionRequest(Value, frozen=True, kw_only=True, dict=True):
-    """What a trigger or strategy may read. The counts include everything that the next request would send.
+    """The input of a trigger or strategy. The counts include everything that the next request would send.
 
     Attributes:
         message_count: Neutral messages: one per role message, one per tool result.
         turn_count: Closed turns in the history.
         pending_count: Messages that were appended or just said, and that no model has seen.
-        token_count: The last request's real usage, plus an estimate of what changed since.
+        token_count: The last request's real usage, plus an estimate of the changes since.
         history_bytes: Size of the stored entries, uncompressed.
         most_blob_bytes: An upper limit of `blob_bytes`, known without encoding anything.
-        usage: What the last model call consumed.
+        usage: The usage of the last model call.
         context_window: The model's context window, in tokens; None if it is not known.
-        server_window: The tokens at which the server has been seen to cut the prompt without an error; None
-            if it has cut none. `Compactor` fires above it, whatever its trigger says.
+        server_window: The tokens at which the server has been seen to cut the prompt without an error, or
+            None. `Compactor` fires above it, even if its trigger does not fire.
         idle_seconds: How long the conversation had been silent when this turn began.
         is_cold: True if that is longer than `ChatOptions.cold_after`. The provider's cache has then expired.
         rests: Says of a compactor whether it rests, because its last cut has left more than its limit and
@@ -127,7 +127,7 @@ def of_turns(
     beside: int = 0,
     blob_bytes: Callable[[], int] = int,
 ) -> CompactionRequest:
-    """The request of a conversation that has only these turns, and in which none runs. `beside`: the tokens
+    """Make the request of a conversation that has only these turns, and no running turn. `beside`: the tokens
     of tools and `system=`. `blob_bytes`: computes the size of its blob."""
     return CompactionRequest(
         message_count=sum(turn.message_count for turn in turns),
@@ -146,7 +146,7 @@ def of_turns(
     )
 
 
-# -------------------------------------------------------------------------- what a strategy may ask for
+# -------------------------------------------------------------------------- the requests of a strategy
 
 
 class AskModel(Value, frozen=True, kw_only=True):
@@ -179,7 +179,7 @@ class AskProvider(Value, frozen=True, kw_only=True):
     turns: Sequence[TurnView]
     """The first turns of ``request.turns``."""
     instructions: str = ""
-    """What to keep, for a provider that takes instructions (Anthropic)."""
+    """Tells the provider which facts to keep, if it takes instructions (Anthropic)."""
 
 
 class ModelAnswer(Value, frozen=True, kw_only=True):
@@ -228,17 +228,18 @@ BeforeCut: TypeAlias = Callable[[tuple[TurnView, ...]], object]
 
 
 class Planned(Value, frozen=True, kw_only=True):
-    """What a compactor plans to do.
+    """The plan of a compactor.
 
     Attributes:
         by: The name of the strategy, for the report.
         turns: The turns that stay, or a generator that returns them or another plan.
         before_cut: Called with the turns that are removed.
-        retain_bytes: How many stored bytes of what cuts change stay in the archive; 0 for none.
-        failures: What the compactors that were asked before this one failed with. Without content.
+        retain_bytes: How many stored bytes of changed or removed turns stay in the archive. 0: the cut
+            keeps no turns.
+        failures: The errors of the compactors that were asked before this one. Without content.
         unchanged: Why compactors before this one, which may have asked a model, changed nothing. Without
             content.
-        compactor: The `Compactor` whose plan it is. It is asked after the cut whether its limit is reached.
+        compactor: The `Compactor` that made the plan. It is asked after the cut whether its limit is reached.
             None: it is not known, and the plan never rests.
         has_next: True if another compactor of a `first_of` acts where this one leaves too much.
     """
@@ -268,15 +269,15 @@ class CompactorLike(Protocol):
 
     With `force` the provider has refused the history, and the trigger is not asked.
 
-    A compactor may also have ``context_management``: what every request of the conversation asks the
-    provider to do with its context. `Compactor` and `first_of` take it from their strategies.
+    A compactor may also have ``context_management``: the edits of the context that every request of the
+    conversation asks the provider for. `Compactor` and `first_of` take it from their strategies.
     """
 
     def plan(self, request: CompactionRequest, *, force: bool = False) -> Planned | None: ...
 
 
 def edits_of(part: object) -> Sequence[ContextEdit]:
-    """What a strategy or compactor asks the provider to do with its context; () for nothing."""
+    """Give the context edits that a strategy or compactor asks the provider for; () without edits."""
     found: Sequence[ContextEdit] = getattr(part, "context_management", ())
     return found
 
@@ -344,7 +345,7 @@ class _FirstOf(Value, frozen=True):
 
     @property
     def context_management(self) -> Sequence[ContextEdit]:
-        """What all compactors ask for, in order. A request holds one edit of each kind: the first."""
+        """The edits of all compactors, in order. A request holds one edit of each kind: the first."""
         found: dict[type, ContextEdit] = {}
         for compactor in self.compactors:
             for edit in edits_of(compactor):
@@ -360,7 +361,7 @@ class _FirstOf(Value, frozen=True):
                 planned = compactor.plan(request, force=force)
                 if planned is None:
                     continue
-                # The model is told that it can search what was cut: so each cut keeps what it takes.
+                # The model is told that it can search the removed turns. So each cut must keep them.
                 least = self.retained_bytes if self.recalled_tokens else 0
                 planned = replace(
                     planned,
@@ -394,7 +395,7 @@ def _or_else(
     least: int,
 ) -> Generator[Any, Any, Any]:
     """Return the generator's turns. If it changes nothing or raises, return the plan of the other
-    compactors. If they have none either, raise the first failure."""
+    compactors. If they have no plan either, raise the first failure."""
     failure: Exception | None = None
     turns: Any = NoChange("")
     try:
@@ -427,7 +428,7 @@ def _name_in(compactor: CompactorLike) -> str:
 
 
 def _failed(by: str, failure: Exception) -> str:
-    """Which part failed, and with which error, without content."""
+    """Name the part that failed, and the class of its error, without content."""
     if isinstance(failure, AskFailed):
         return f"{by} got no answer: {failure}"
     if isinstance(failure, TriggerFailed):
@@ -448,10 +449,10 @@ def _is(one: object, other: object) -> bool:
 
 
 def first_of(*compactors: CompactorLike) -> CompactorLike:
-    """Use the first compactor whose trigger fires and whose strategy changes something.
+    """Use the first compactor with a trigger that fires and a strategy that changes something.
 
     The next one is also asked if a strategy got no answer from its model, or if a trigger or strategy raised.
-    A warning tells what was raised, whatever the next compactor does.
+    A warning names the exception, whatever the next compactor does.
 
     Raises TypeError for no arguments, and for an argument that is not a compactor.
     """
@@ -489,7 +490,7 @@ def name_of(strategy: Any) -> str:
 
 
 class TriggerFailed(Exception):  # noqa: N818 - becomes an outcome
-    """A trigger raised; `__cause__` is what it raised. `by` is the trigger's name."""
+    """A trigger raised; `__cause__` is its exception. `by` is the trigger's name."""
 
     def __init__(self, by: str) -> None:
         super().__init__(by)

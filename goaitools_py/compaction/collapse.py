@@ -29,7 +29,7 @@ class CollapseToolExchanges(OwnStrategy, frozen=True, kw_only=True):
     ``get_score(team=Red) -> 30``. The note stands before the reply that the exchanges led to.
 
     The note says that it comes from the application. A model that reads its calls as its own text might
-    start to write such text instead of calls.
+    start to write calls as text.
 
     Args:
         keep_turns: This number of newest turns stays unchanged.

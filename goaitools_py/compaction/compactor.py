@@ -1,4 +1,4 @@
-"""The compactor: a trigger, a strategy, and what becomes of the turns that go.
+"""The compactor: a trigger, a strategy, and the way of the turns that a cut removes.
 
 Owns: `Compactor` and its presets. Must never know: how the tool of `recall` searches, or how a state is
 stored.
@@ -37,7 +37,7 @@ from .triggers import TokenLimit
 __all__ = ["RETAIN_BYTES", "Compactor"]
 
 RETAIN_BYTES: Final = 65_536
-"""How many stored bytes of what cuts change stay in a blob, unless a compactor says otherwise."""
+"""How many stored bytes of changed or removed turns stay in a blob, unless a compactor says otherwise."""
 
 RECALL_TOKENS: Final = 600
 """The size of an answer of the tool ``recall``, if there is no limit of tokens to take a part of."""
@@ -56,7 +56,7 @@ _LONG_ARCHIVE: Final = 2**20
 
 
 class Compactor(Given, frozen=True):
-    """When `trigger` says so, keep what `strategy` keeps.
+    """Keep the turns that `strategy` keeps, when `trigger` fires.
 
     ``Compactor(any_of(TokenLimit(8_000), MessageLimit(40)), KeepRecentTurns(6))``
 
@@ -65,10 +65,10 @@ class Compactor(Given, frozen=True):
 
     It is called *before* the cut, because a state that is saved after the cut no longer has the turns. So it
     may get turns that are not removed after all: the process may crash, or the provider may refuse the
-    shorter history too, and the cut is undone. Such turns come again. Store each turn under its
+    shorter history too, and the cut is undone. These turns come again. Store each turn under its
     `TurnView.id`, and a turn that comes twice is stored once. A rewritten turn has a new id.
 
-    `retain` keeps what a cut removes or changes in the state, as its archive. The archive is never sent.
+    `retain` keeps removed and changed turns in the state, as its archive. The archive is never sent.
     ``read_history(state, archived=True)`` reads it. `retain_bytes` is how many bytes of the blob it may take,
     as they are stored; the oldest part goes first. Parts of the archive that a store keeps do not count.
 
@@ -128,7 +128,7 @@ class Compactor(Given, frozen=True):
 
     @classmethod
     def never_forgets(cls, model: Any, *, beside: int = 0) -> Compactor:
-        """Make the compactor that loses no turn: above 5,000 tokens of history a summary replaces all turns
+        """Make the compactor that loses no turn. Above 5,000 tokens of history a summary replaces all turns
         but the last two, and the model can search all of them (`recall`).
 
         Up to 1 MiB of the blob is the archive, after compression; then its oldest part goes. In a store with
@@ -156,17 +156,18 @@ class Compactor(Given, frozen=True):
         )
 
     def is_above(self, request: CompactionRequest) -> bool:
-        """True if the trigger fires because of a size: it would not fire if nothing had any. One that fires
-        for another reason, such as a pause, has no limit that a cut could reach."""
+        """True if the trigger fires because of a size: it would not fire for an empty history. A trigger that
+        fires for another reason, such as a pause, has no limit that a cut could reach."""
         try:
             empty = of_turns(request, ())
             return request.is_cut_by_server or (self.trigger(request) and not self.trigger(empty))
-        except Exception:  # `plan` tells what a trigger raises
+        except Exception:  # `plan` reports the exception of a trigger
             return False
 
     @property
     def retained_bytes(self) -> int:
-        """How many stored bytes of what cuts change stay in the archive; 0 without `retain` and `recall`."""
+        """How many stored bytes of removed and changed turns the archive keeps; 0 without `retain` or
+        `recall`."""
         return self.retain_bytes if self.retain or self.recall else 0
 
     @property
@@ -186,7 +187,7 @@ class Compactor(Given, frozen=True):
 
     @property
     def context_management(self) -> Sequence[ContextEdit]:
-        """What each request asks the provider to do with its context, as the strategy says."""
+        """The context edits that each request asks the provider for, as the strategy says."""
         return edits_of(self.strategy)
 
 
@@ -194,7 +195,7 @@ class Compactor(Given, frozen=True):
 
 
 def _limit(history: int, model: Any, beside: int) -> TokenLimit:
-    """The limit: so many tokens of history, but all together at most half of the model's window."""
+    """The limit: `history` tokens of history, but all together at most half of the model's window."""
     check_count("beside", beside, 0)
     window = _window(model)
     limit = history + beside

@@ -1,6 +1,7 @@
 """Strategies that keep every message and replace its large parts by a short text.
 
-Owns: what replaces old tool results and old media. Must never know: when they run, or a provider API.
+Owns: the texts that replace old tool results and old media. Must never know: when they run, or a provider
+API.
 
 A rewritten message changes the prefix of every later request, and the prompt cache does not have the new
 prefix. So these strategies wait until they can rewrite several messages at once.
@@ -30,7 +31,7 @@ CLEARED: Final = "[result left out]"
 class ClearToolResults(OwnStrategy, frozen=True):
     """Replace all tool results but the newest `keep` by a few words.
 
-    The calls stay: the model sees what it asked, and may ask again. The results of one exchange are replaced
+    The calls stay: the model sees its calls, and may call again. The results of one exchange are replaced
     together. Short results stay, and so do the results of the last `min_recent_turns` turns.
 
     `at_least`: wait until this number of results can be replaced at once. None: until they are a sixth of

@@ -1,6 +1,6 @@
 """A strategy that asks the provider to compact the older part of a history.
 
-Owns: which turns the provider compacts, what each request asks it to do, and the fallback where the
+Owns: which turns the provider compacts, the context edits of each request, and the fallback where the
 provider API has no compaction. Must never know: how a provider API writes the request.
 
 After this compaction the reasoning of the turns that stay remains valid, because the provider checks
@@ -38,21 +38,21 @@ class ProviderCompaction(OwnStrategy, frozen=True):
 
     With `context_management` every request of the conversation also asks the provider to work on its context
     before it answers, whether a trigger fires or not. If the provider compacts inside a reply, the history
-    already holds such an item; when the trigger fires next, the turns before it are dropped without another
+    already holds its item; when the trigger fires next, the turns before it are dropped without another
     request. Other edits do not change the history.
 
     Args:
         keep_turns: This number of newest turns stays word for word.
         at_least: Ask only if this number of turns that are not yet compacted would be. None: one the first
-            time, then as many as `keep_turns`, but at least 4. OpenAI's compaction keeps what the user said,
+            time, then as many as `keep_turns`, but at least 4. OpenAI's compaction keeps the user's texts,
             so a history of long questions hardly shrinks and would be compacted again in every turn.
-        instructions: What the provider should keep, for a provider that takes instructions (Anthropic).
+        instructions: Name the facts to keep, for a provider that takes instructions (Anthropic).
         fallback: The strategy where the provider API or the server has no compaction, or refuses it.
             "summarize" is ``Summarize(keep_turns=…)`` with the model of the turn. None: nothing is done.
-        context_management: `ServerCompaction`, `ServerToolClearing`, `ServerThinkingClearing`. What the
-            provider API or the host does not have is left out of the request; so is the clearing of
-            thinking in a request without thinking. The strategy itself still works when its trigger fires.
-            The setting of the same name wins, and raises ValueError for what is not available.
+        context_management: `ServerCompaction`, `ServerToolClearing`, `ServerThinkingClearing`. The request
+            leaves out an edit that the provider API or the host does not have, and the clearing of thinking
+            in a request without thinking. The strategy itself still works when its trigger fires. The
+            setting of the same name wins, and raises ValueError for an edit that is not available.
     """
 
     keep_turns: int = 2
@@ -102,7 +102,7 @@ class ProviderCompaction(OwnStrategy, frozen=True):
 
 
 def _newest_boundary(turns: Sequence[TurnView]) -> int:
-    """The newest turn in which the provider compacted everything before it; -1 if there is none."""
+    """Find the newest turn in which the provider compacted everything before it; -1 if it never did."""
     for at in range(len(turns) - 1, -1, -1):
         if any(b"compaction" in entry for entry in turns[at].entries) and turns[at].has_boundary:
             return at

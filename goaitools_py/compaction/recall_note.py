@@ -1,7 +1,7 @@
 """The note in a history that tells the model of its tool ``recall``.
 
-Owns: the note's text, where it stands, and when there is none. Must never know: how the tool searches, or who
-makes the cut: a compactor, or a limit.
+Owns: the note's text, where it stands, and when it is left out. Must never know: how the tool searches, or
+who makes the cut: a compactor, or a limit.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ RECALL_NOTE: Final = (
 
 
 def with_recall_note(request: CompactionRequest, turns: Any) -> Any:
-    """What a strategy answers, with a note in front of the turns that stay, if a cut removes turns.
+    """Put a note in front of the turns in a strategy's answer, if a cut removes turns.
 
-    Beside the provider's own compaction there is no note: the provider has signed what follows on it.
+    Beside the provider's own compaction there is no note: the provider has signed the entries behind it.
     """
     if isinstance(turns, Generator):
         return _noted_later(request, turns)
@@ -39,7 +39,7 @@ def with_recall_note(request: CompactionRequest, turns: Any) -> Any:
         return replace(turns, turns=with_recall_note(request, turns.turns))
     kept = tuple(turns)
     if not all(isinstance(turn, TurnView) for turn in kept):
-        return turns  # `checked_turns` tells what is wrong
+        return turns  # `checked_turns` reports the mistake
     stays = {turn.position for turn in kept}
     gone = sum(turn.entry_bytes for turn in request.turns if not turn.note and turn.position not in stays)
     if not gone or any(turn.note == RECALL or turn.has_boundary for turn in kept):

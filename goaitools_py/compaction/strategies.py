@@ -94,7 +94,7 @@ class DropOldest(OwnStrategy, frozen=True, kw_only=True):
 
 
 class MiddleOut(OwnStrategy, frozen=True, kw_only=True):
-    """Keep the `first` turns and the `last` turns, and drop those between them.
+    """Keep the `first` turns and the `last` turns, and drop the turns between them.
 
     `note` is a text that stands in the gap, once, also after several cuts. "" leaves it out.
     """
@@ -143,7 +143,7 @@ def _first_to(turns: Sequence[TurnView], count: int) -> int:
 
 
 def newest_summary(turns: Sequence[TurnView]) -> tuple[TurnView, ...]:
-    """The newest summary among these turns, ours or the provider's; () if there is none."""
+    """The newest summary among these turns, ours or the provider's; () without a summary."""
     return next(((turn,) for turn in reversed(turns) if turn.note in ("summary", COMPACTED)), ())
 
 
@@ -207,5 +207,5 @@ def _is_first(turn: TurnView, turns: Sequence[TurnView]) -> bool:
 def drop_to(
     turns: Sequence[TurnView], target: int, size: Size, min_recent_turns: int = 1
 ) -> Sequence[TurnView]:
-    """The longest tail of `turns` whose total `size` is within `target`, but at least the minimum."""
+    """The longest tail of `turns` with a total `size` within `target`, but at least the minimum."""
     return fitting(turns, [(size, target)], min_recent_turns)

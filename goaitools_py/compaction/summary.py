@@ -35,7 +35,7 @@ the content."""
 _LEAD: Final = "Summary of the conversation up to here, in place of its messages:\n"
 
 _APIS: Final = ("openai", "openai-responses", "anthropic", "sim")
-"""What the name of a backend begins with; `tests/test_wrong_arguments.py` compares it with `WIRES`."""
+"""How the name of a backend may begin; `tests/test_wrong_arguments.py` compares it with `WIRES`."""
 
 _UNUSABLE: Final = {
     "length": "the summary was cut off at the output limit",
@@ -48,7 +48,7 @@ class Summarize(OwnStrategy, frozen=True):
     """Let a model summarise all but the last `keep_turns` turns. Its text replaces them, as a note.
 
     An earlier summary is summarised too, and replaced. If the summary is empty, refused, cut off, or longer
-    than what it would replace, nothing changes and the report says why.
+    than the turns that it would replace, nothing changes and the report says why.
 
     Args:
         backend: Another, cheaper model: a backend, or a name such as "openai:MODEL". It gets a transcript.
@@ -57,7 +57,7 @@ class Summarize(OwnStrategy, frozen=True):
         at_least: Ask only if this number of turns would be summarised. None: one; if there is a summary
             already, `keep_turns`, so that the summary is not rewritten in every turn.
         max_output_tokens: The longest summary, in tokens; None leaves it to the chat's settings.
-        instruction: What the model is told. The default says what a summary has to keep.
+        instruction: The prompt for the summary. The default lists the facts that a summary has to keep.
     """
 
     backend: Any = None

@@ -36,7 +36,7 @@ class MessageLimit(OwnTrigger, frozen=True):
 
 
 class TokenLimit(OwnTrigger, frozen=True):
-    """Fires above `max_tokens`: the last request's real usage, plus an estimate of what changed since."""
+    """Fires above `max_tokens`: the last request's real usage, plus an estimate of the changes since."""
 
     max_tokens: int
 
@@ -48,7 +48,7 @@ class TokenLimit(OwnTrigger, frozen=True):
 
     @property
     def token_limit(self) -> int:
-        """The limit, for what takes a part of it."""
+        """The limit, for values that are a part of it."""
         return self.max_tokens
 
 

@@ -40,7 +40,7 @@ class Words(Protocol):
         ...
 
     def is_settled(self, entries: Sequence[bytes]) -> bool:
-        """False for a reply with calls of hosted tools whose results are in another entry."""
+        """False for a reply with calls of hosted tools if their results are in another entry."""
         ...
 
     def tokens(self, entries: Sequence[bytes]) -> int: ...
@@ -71,7 +71,7 @@ class Piece(Value, frozen=True, kw_only=True):
 
     @property
     def is_settled(self) -> bool:
-        """False for a reply with calls of hosted tools whose results are in another entry."""
+        """False for a reply with calls of hosted tools if their results are in another entry."""
         return self.words.is_settled(self.entries)
 
 
@@ -84,7 +84,7 @@ class TurnView(Value, frozen=True, kw_only=True):
         tokens: An estimate.
         entries: The stored bytes, one item for each element of the provider's history.
         roles: For each model call of the turn, a letter for each entry; see `state.letters`.
-        facts: What is recorded with the turn.
+        facts: The recorded facts of the turn.
         seconds: When the turn began, in seconds since the beginning of the conversation.
         id: A key to store the turn under. Equal turns with equal bytes have the same id in every process;
             other turns have another. "" for a turn that a strategy wrote or rewrote.

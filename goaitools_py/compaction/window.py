@@ -1,4 +1,4 @@
-"""A compactor in the words of a context window: how large the history may be, and what is dropped first.
+"""A compactor in the words of a context window: how large the history may be, and which turns go first.
 
 Owns: `ContextWindow`, which makes a `Compactor` of a limit and a policy.
 Must never know: how a turn is stored.
@@ -65,12 +65,12 @@ def ContextWindow(  # noqa: N802 - it reads like the compactors and strategies t
         preserve_system: Keep the system messages of turns that are dropped. (The preamble, `system=`, is not
             part of the history and is never dropped.)
         min_recent_turns: This number of newest turns always stays.
-        strategy: What is dropped. "oldest_first": the oldest turns. "middle_out": the turns after the first
+        strategy: The turns to drop. "oldest_first": the oldest turns. "middle_out": the turns after the first
             one. "recent_turns_only": everything but the last `min_recent_turns` turns. "summary": the same
             turns, and a summary that the model writes takes their place. Or a strategy, such as
             ``DropOldest(target_tokens=…)``, or a function of your own.
         before_cut: As in `Compactor`.
-        retain: As in `Compactor`: keep what a cut removes or changes in the state's archive.
+        retain: As in `Compactor`: keep removed and changed turns in the state's archive.
         retain_bytes: How many bytes of the blob the archive may take, as stored.
         recall: As in `Compactor`: the model gets a tool that searches the archive.
 

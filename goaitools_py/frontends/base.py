@@ -1,4 +1,4 @@
-"""What a front end is: one protocol between a page and a conversation, as pure functions.
+"""The interface of a front end: one protocol between a page and a conversation, as pure functions.
 
 Owns: `Ask`, and the shapes `FrontEnd` and `FrontStream`. Must never know: HTTP, a store, or who runs a turn.
 """
@@ -33,19 +33,19 @@ class AskError(GoAIToolsError, ValueError):
 
 
 class Ask(Value, frozen=True, kw_only=True):
-    """What a client asks for. Of its transcript it holds the last message of the user and the answers to
-    calls, and nothing else.
+    """A client's request. From the client's transcript it has only the last message of the user and the
+    answers to calls.
 
     Attributes:
-        conversation: The client's name of the conversation; "" if the request has none. It is no key: your
-            program decides whose it is.
-        said: What the user says, in parts; empty if the client only answers calls.
+        conversation: The client's name of the conversation; "" without a name. It is not a key: your program
+            decides who owns it.
+        said: The user's message, in parts; empty if the client only answers calls.
         turn_id: The client's id of the message. It makes a delivery that comes twice one turn.
         answers: Answers by call id, as the client claims them; see `answers_to`.
         again: The id of the reply that is to be written again; "" for the newest one. None: a new message.
         context: Facts for the model that are not stored.
         metadata: Names and values to keep with the turn.
-        state: The state that the client carries, as `state_to_text` writes it; None if it sent none. Only
+        state: The state that the client carries, as `state_to_text` writes it; None without one. Only
             front ends that were made with `CarryingFrontEnd.carrying` read it.
     """
 
@@ -64,7 +64,7 @@ class Ask(Value, frozen=True, kw_only=True):
         """Give the answers to calls that wait, and drop all others.
 
         A call that waits for an approval takes `Approve` and `Deny`. An external call takes `ToolReturn` and
-        `Deny`. A call whose outcome is in doubt takes no answer of a client.
+        `Deny`. A call with an outcome in doubt takes no answer of a client.
         """
         wanted = {call.id: _MAY_ANSWER[call.reason] for call in pending}
         return {id: one for id, one in self.answers.items() if isinstance(one, wanted.get(id, ()))}
@@ -74,7 +74,7 @@ class FrontStream(Protocol):
     """Writes one turn as server-sent events. Each element of the lists is one event, ready to be sent."""
 
     def feed(self, event: Event) -> list[bytes]:
-        """Write what an event of the turn means to the client. `TurnCompleted` ends the stream."""
+        """Write an event of the turn for the client. `TurnCompleted` ends the stream."""
         ...
 
     def fail(self, error: BaseException) -> list[bytes]:
@@ -105,7 +105,7 @@ class FrontEnd(Protocol):
         """Begin a stream.
 
         Args:
-            before: What the turn has said so far, for a client that has seen none of it.
+            before: The pieces of the turn so far, for a client that has not seen them.
             goes_on: True if the client holds the beginning of this reply, such as after an approval.
         """
         ...
@@ -119,19 +119,19 @@ class FrontEnd(Protocol):
 
 @runtime_checkable
 class CarryingFrontEnd(FrontEnd, Protocol):
-    """A front end whose client can carry the state, where no server keeps it."""
+    """A front end for a client that can carry the state, if no server keeps it."""
 
     def carrying(self) -> FrontEnd:
         """Give the front end that reads the state of a request, and ends its streams with the new one.
 
         Its streams write the state of a `TurnCompleted`, and of an error that has one. Use it only with a
-        codec that has a key: the client can read and change what it carries otherwise.
+        codec that has a key: otherwise the client can read and change the state.
         """
         ...
 
 
 class Shown(Value, frozen=True, kw_only=True):
-    """What is stored of a conversation, for a client that is to show it.
+    """A stored conversation, for a client that is to show it.
 
     Attributes:
         history: The conversation.
@@ -148,7 +148,7 @@ class Shown(Value, frozen=True, kw_only=True):
 
 @runtime_checkable
 class SnapshotFrontEnd(FrontEnd, Protocol):
-    """A front end whose stream can begin with the whole conversation, such as `AGUI`.
+    """A front end with streams that can begin with the whole conversation, such as `AGUI`.
 
     A client of it that says nothing and answers no call asks for the conversation as it stands.
     """
@@ -159,6 +159,6 @@ class SnapshotFrontEnd(FrontEnd, Protocol):
         Args:
             ask: The request.
             shown: The conversation with which its streams begin. None for a new message: its client holds
-                what came before.
+                the earlier messages.
         """
         ...

@@ -55,7 +55,7 @@ def json_object(body: bytes) -> dict[str, Any]:
 def items_at(body: bytes | None, name: str, count: int) -> Sequence[bytes | None]:
     """The bytes of each element of a member that is a list of `count`; None for each if they cannot be cut.
 
-    A body is cut once for all elements: for each of them anew it would cost the square of its length.
+    A body is cut once for all elements: a cut for each element would cost the square of its length.
     """
     span = None if body is None else span_at(body, name)
     try:
@@ -84,10 +84,10 @@ def span_at(body: bytes, *path: str | int) -> bytes | None:
 
 
 def value_of(span: bytes | None, read: Any) -> Any:
-    """Give a member of a body that is to be a result, or arguments, so that it arrives as it was written.
+    """Give a result, or arguments, from a member of a body, without a change.
 
-    Numbers are exact. JSON that is written otherwise once it was read, such as ``1.10``, ``1e999`` or an
-    object with a repeated name, is given as its text. `read`: the value if there is no span.
+    Numbers are exact. JSON that would change if it is read and written again, such as ``1.10``, ``1e999`` or
+    an object with a repeated name, is given as its text. `read`: the value if there is no span.
     """
     if span is None or isinstance(read, str) or orjson.dumps(read) == span:
         return read
@@ -98,9 +98,8 @@ def value_of(span: bytes | None, read: Any) -> Any:
 def changes(text: str, *, by_value: bool = False) -> bool:
     """True if JSON text becomes other text when a program reads it and writes it again.
 
-    `by_value`: for a reader in JavaScript, whose numbers are floats, and whose objects begin with the names
-    that are numbers. Only what has another value or another order there counts: ``1.10`` and ``1.1`` are the
-    same.
+    `by_value`: for a reader in JavaScript. Its numbers are floats, and its objects begin with the names that
+    are numbers. Then only another value or another order counts: ``1.10`` and ``1.1`` are the same.
     """
     found = False
 
@@ -148,7 +147,7 @@ def text_of(found: dict[str, Any], name: str, *, most: int | None = MAX_ID_CHARA
 def media_of(url: str, media_type: str, name: str | None) -> Part:
     """Make a part of a file that a client sends as a data URL.
 
-    Other URLs are refused: a client must not choose what your provider fetches.
+    Other URLs are refused: a client must not choose a URL that your provider fetches.
     """
     if not url.startswith("data:"):
         raise AskError("a file must be sent as a data URL")

@@ -37,8 +37,8 @@ def _ids(ref: str) -> Iterator[str]:
 
 
 def said_in(turn: HistoryTurn) -> list[Message]:
-    """Give the messages of a turn that people see and that are not its reply: those of the user, and
-    greetings of the application."""
+    """Give the messages of a turn that people see, without its reply: messages of the user, and greetings of
+    the application."""
     sent = [message for iteration in turn.iterations for message in parts_of(iteration)[0]]
     return [one for one in sent if one.role in ("user", "assistant") and not one.is_event and _is_shown(one)]
 

@@ -43,7 +43,7 @@ class Piece(Value, frozen=True):
 
 
 class Step(Piece, frozen=True):
-    """The model is asked. What follows belongs to its next reply."""
+    """The model is asked. The following pieces belong to its next reply."""
 
 
 class Reasoned(Piece, frozen=True):
@@ -61,7 +61,7 @@ class Said(Piece, frozen=True):
 
 
 class Called(Piece, frozen=True):
-    """The model calls a tool. Of another chat that is a tool, only the calls that wait are told."""
+    """The model calls a tool. For a tool that is a chat, also each call of this chat that waits."""
 
     call: ToolCall
 
@@ -110,9 +110,9 @@ def pieces_of(turn: HistoryTurn, pending: Sequence[PendingCall] = ()) -> tuple[P
 
     Args:
         turn: The turn. An unfinished one, too.
-        pending: The calls that wait for an answer. The history of an unfinished turn has results for them
-            that nobody has given; a `Waits` takes their place. Calls of another chat that wait inside of a
-            call are no calls of this history: a `Called` for each stands before its `Waits`.
+        pending: The calls that wait for an answer. The history of an unfinished turn has placeholders for
+            their results; a `Waits` replaces each of them. Calls of another chat that wait inside of a call
+            are not in this history: a `Called` for each stands before its `Waits`.
     """
     reasons = {call.id: call.reason for call in pending}
     inside: dict[str, list[Piece]] = {}
@@ -161,7 +161,7 @@ def _pieces_of_reply(reply: Sequence[Message]) -> list[Piece]:
 
 
 def pieces_since(pieces: Sequence[Piece], call_ids: Collection[str]) -> tuple[Piece, ...]:
-    """Leave out what a client saw before it answered calls: everything up to the step of these calls.
+    """Leave out the pieces that a client saw before it answered calls: all up to the step of these calls.
 
     The results of that step stay. All pieces stay if no piece is a call with one of these ids.
     """

@@ -24,7 +24,7 @@ class Problem(Value, frozen=True, kw_only=True):
         title: One sentence for people, without content.
         retryable: True if the same request may succeed later.
         retry_after: Seconds to wait, where that is known.
-        detail: What is wrong with the request; "" for any other error.
+        detail: The fault of the request; "" for any other error.
     """
 
     code: str
@@ -96,7 +96,7 @@ _TABLE: tuple[tuple[type[BaseException], int, str], ...] = (
     (errors.StateError, 500, _UNREADABLE),
     (errors.CompactionError, 503, _BUSY),
 )
-"""The first row whose class an error has counts, so a subclass stands before its base."""
+"""The first row with a class of the error counts. So a subclass stands before its base."""
 
 
 def problem_of(error: BaseException) -> Problem:

@@ -1,6 +1,6 @@
 """Server-sent events as bytes.
 
-Owns: the framing. Must never know: what an event says. The format is that of the HTML standard, section
+Owns: the framing. Must never know: the content of an event. The HTML standard defines the format, section
 "Server-sent events". JSON text has no line break, so one ``data:`` line is enough.
 """
 

@@ -1,6 +1,6 @@
 """The state as a client carries it.
 
-Owns: how a state is written into an answer. Must never know: a front end, or what is in a state.
+Owns: how a state is written into an answer. Must never know: a front end, or the content of a state.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The rule of state columns in every object mapper: they take bytes only, and do not show them.
 
-Owns: that one rule. Must never know: an object mapper, a database, or what is in a blob.
+Owns: that one rule. Must never know: an object mapper, a database, or the content of a blob.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class StateBytes(bytes):
 
 
 def column_bytes(value: Any) -> StateBytes | None:
-    """What a column keeps of a value: None, or its bytes.
+    """Convert a value for a column: to None, or to its bytes.
 
     Raises:
         StateFormatError: The value is text; the error names the likely damage.

@@ -1,4 +1,4 @@
-"""States in Django: a field for a model of one's own, and an abstract model for those without one.
+"""States in Django: a field for your own model, and an abstract model if you have no model.
 
 Owns: the field, the abstract model with its plain columns for the admin. Must never know: a chat, a view,
 or how a turn runs. The stores over the model stand in `goaitools_py.stores.django` and are named here too.
@@ -46,11 +46,11 @@ class StateField(models.BinaryField):
         super().__init__(*args, **kwargs)
 
     def get_prep_value(self, value: Any) -> Any:
-        """What goes to the driver."""
+        """Convert a value for the driver."""
         return column_bytes(super().get_prep_value(value))
 
     def from_db_value(self, value: Any, expression: Any, connection: Any) -> bytes | None:
-        """What comes from the driver."""
+        """Convert a value from the driver."""
         return column_bytes(value)
 
     def to_python(self, value: Any) -> bytes | None:
@@ -84,8 +84,8 @@ class AbstractConversation(models.Model):
     """A row for each conversation, with plain columns for lists and for the admin beside the state.
 
     A kept conversation fills the plain columns. Without one, `status`, `turns`, `total_tokens` and
-    `cost_nano_dollars` (billionths of a US dollar) are what `inspect_state` says of the state, and empty
-    where it cannot be read. `stop_requested` belongs to the row: a save leaves it as it is. `DjangoStore`
+    `cost_nano_dollars` (billionths of a US dollar) come from `inspect_state`, and are empty if the state
+    cannot be read. `stop_requested` belongs to the row: a save leaves it as it is. `DjangoStore`
     and the model's own `save` compare `version`: of two savers the second gets a `StateConflictError`.
     `QuerySet.update` and `bulk_update` do not compare.
     """
@@ -112,7 +112,7 @@ class AbstractConversation(models.Model):
 
     @classmethod
     def inspect(cls, key: str, blob: bytes) -> StateInfo:
-        """What the plain columns are filled from. Override it to give a codec and a binding."""
+        """Read the values of the plain columns. Override it to give a codec and a binding."""
         return inspect_state(blob)
 
     @classmethod

@@ -1,6 +1,6 @@
 """The admin's page of a conversation: cost, status, calls that wait, and messages. It changes nothing.
 
-Owns: what is shown, as escaped HTML. Must never know: a chat, or how a turn runs.
+Owns: the page's content, as escaped HTML. Must never know: a chat, or how a turn runs.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _PRE = '<pre style="white-space: pre-wrap; margin: 0">{}</pre>'
 class ConversationAdmin(admin.ModelAdmin):
     """A read-only page for a model made of `AbstractConversation`: register it with the model.
 
-    Everything that was said is shown as text. Nobody may add, change or delete a row here, whatever their
-    permissions are; to see one a user needs the permission to view it.
+    All messages are shown as text. No user may add, change or delete a row here, whatever the permissions
+    are; to see a row a user needs the permission to view it.
 
     Attributes:
         codec: How the states are protected. `binding` says for whom.
@@ -56,24 +56,24 @@ class ConversationAdmin(admin.ModelAdmin):
     readonly_fields = fields
 
     def binding(self, row: Any) -> Any:
-        """What a row's sealed state belongs to; override it if states are sealed with a binding."""
+        """The owner of a row's sealed state; override it if states are sealed with a binding."""
         return None
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Nobody may add a row here."""
+        """No user may add a row here."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nobody may change a row here."""
+        """No user may change a row here."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nobody may delete a row here."""
+        """No user may delete a row here."""
         return False
 
     @admin.display(description="cost", ordering="cost_nano_dollars")
     def cost(self, row: Any) -> str:
-        """What the conversation has cost, in US dollars."""
+        """The cost of the conversation, in US dollars."""
         nano = row.cost_nano_dollars
         return "unknown" if nano is None else f"${Decimal(nano).scaleb(-9):.6f}"
 
@@ -119,7 +119,7 @@ class ConversationAdmin(admin.ModelAdmin):
         return format_html("<p>{}</p>{}{}", note, shown, waiting)
 
     def _read(self, row: Any, how: Any) -> Any:
-        """What a reader says of the state; a sentence if the state cannot be read."""
+        """Call a reader with the state; give a sentence instead if the state cannot be read."""
         try:
             return how(row.blob, codec=self.codec, binding=self.binding(row))
         except StateError as error:

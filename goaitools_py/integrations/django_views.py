@@ -1,9 +1,9 @@
-"""A server of ours as a view of Django: sessions, users and middleware of the site hold for it, too.
+"""A server of this package as a Django view, with the sessions, users and middleware of the site.
 
-Owns: the way between Django's requests and an ASGI application. Must never know: what the application does.
+Owns: the way between Django's requests and an ASGI application. Must never know: the application's routes.
 
-The application runs beside the request, in a context of its own: Django ends the threads of a request with
-it, and a turn goes on when its client has gone.
+The application runs beside the request, in a context of its own. The reason: Django ends the threads of a
+request with it, and a turn goes on when its client has gone.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PIECE: Final = 65_536
 
 
 def serve_view(app: ASGIApplication) -> Callable[..., Awaitable[HttpResponseBase]]:
-    """Make an async view of an application, such as that of `goaitools_py.serve.serve`.
+    """Make an async view of an application, for example of `goaitools_py.serve.serve(…)`.
 
     Route everything below an address to it: ``path("chat/<path:path>", serve_view(app))``. It needs Django's
     ASGI handler. The CSRF middleware holds for it: a page sends the header ``X-CSRFToken``, or the view is
@@ -55,8 +55,8 @@ def serve_view(app: ASGIApplication) -> Callable[..., Awaitable[HttpResponseBase
 
 
 def django_request(request: Any) -> HttpRequest:
-    """Give Django's request for the one that a `key` function gets; ``await django_request(r).auser()`` is
-    the user. Raises LookupError for a request that did not come through `serve_view`."""
+    """Give Django's request. `request`: the request that a `key` function gets. The user is
+    ``await django_request(r).auser()``. LookupError for a request that did not come through `serve_view`."""
     found = request.scope.get(_REQUEST)
     if not isinstance(found, HttpRequest):
         raise LookupError("the request did not come through serve_view")
@@ -70,7 +70,7 @@ def _scope_of(request: ASGIRequest, path: str) -> dict[str, Any]:
 
 
 class _Answer:
-    """One request to the application, and what it answers."""
+    """One request to the application, and its answer."""
 
     def __init__(self, request: ASGIRequest) -> None:
         self._request = request
@@ -132,8 +132,8 @@ class _Answer:
             made.headers[name] = value
         for cookie in cookies:
             for name, morsel in SimpleCookie(cookie).items():
-                # Django sends what stands in the dict, under the names of the cookies themselves: two cookies
-                # of one name have different paths.
+                # Django sends each value of the dict under the cookie's own name, and ignores the dict's key.
+                # So two cookies of one name, with different paths, need different keys.
                 key = name if name not in made.cookies else f"{name} {len(made.cookies)}"
                 dict.__setitem__(made.cookies, key, morsel)
         return made

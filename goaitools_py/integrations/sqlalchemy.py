@@ -1,9 +1,9 @@
 """A column type for states in your own tables, with SQLAlchemy.
 
-Owns: the column type. Must never know: a table, a session, or what is in a blob.
+Owns: the column type. Must never know: a table, a session, or the content of a blob.
 
-The mapped class is the user's. Guard its row with ``version_id_col``, so that of two turns on one
-conversation the second is refused with `StaleDataError` instead of silently replacing the first.
+The mapped class is the user's. Guard its row with ``version_id_col``: if two turns change one conversation,
+the second gets a `StaleDataError` instead of silently replacing the first.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ class StateType(TypeDecorator[bytes]):
         return dialect.type_descriptor(LONGBLOB() if dialect.name in ("mysql", "mariadb") else LargeBinary())
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> bytes | None:
-        """What goes to the driver."""
+        """Convert a value for the driver."""
         try:
             return column_bytes(value)
         except StateFormatError as error:
             raise StateColumnError(str(error), blob=error.blob) from None
 
     def process_result_value(self, value: Any, dialect: Dialect) -> bytes | None:
-        """What comes from the driver."""
+        """Convert a value from the driver."""
         return self.process_bind_param(value, dialect)
 
     def bind_processor(self, dialect: Dialect) -> Callable[[Any], Any] | None:

@@ -1,7 +1,7 @@
 """One connection to an MCP server, in one event loop.
 
-Owns: the task that opens and closes the client, and when it is opened again. Must never know: what a tool is
-to a model.
+Owns: the task that opens and closes the client, and when it is opened again. Must never know: how a model
+uses a tool.
 
 The client's scopes must be left by the task that entered them. So one task, the supervisor, does both; calls
 come from any task of the loop, and `aclose` too.
@@ -89,7 +89,7 @@ class Connection:
                 ready.exception()
             raise
         except BaseException as error:
-            # The text of an error may quote a URL with a key, or what the server wrote.
+            # The text of an error may quote a URL with a key, or the server's text.
             if not ready.done():
                 ready.set_exception(MCPConnectionError(f"no connection to {self._name} ({_name(error)})"))
                 ready.exception()  # the caller may have gone

@@ -1,4 +1,4 @@
-"""What a server says of its tools, in the words of this package. Pure.
+"""Turns a server's descriptions of its tools into values of this package. Pure.
 
 Owns: names that every provider takes, which tools wait for an approval, and results as parts. Must never
 know: a connection.
@@ -25,7 +25,7 @@ _LONGEST: Final = 64
 
 
 def named(names: Iterable[str], prefix: str) -> dict[str, str]:
-    """By the name of each tool at its server: the name that a model reads, in the order of these names.
+    """Map each tool's name at its server to the name that a model reads, in the order of the latter.
 
     Raises:
         ValueError: Two tools would have one name, or a name has no usable character.
@@ -44,7 +44,7 @@ def named(names: Iterable[str], prefix: str) -> dict[str, str]:
 
 
 def schema_of(schema: Any, name: str) -> dict[str, Any]:
-    """A copy of a tool's schema, whose bytes stay the same whatever becomes of the server's object.
+    """Copy a tool's schema, so that its bytes stay the same if the server's object changes.
 
     Raises:
         ValueError: It is not the schema of an object. `name`: the tool, for the error.
@@ -71,7 +71,7 @@ def waits(annotations: Any, approve: Approve, name: str) -> bool | Callable[[dic
     """Whether calls of a tool wait for an approval.
 
     Args:
-        annotations: The server's hints on the tool; None if it gave none. They are claims of the server.
+        annotations: The server's hints on the tool, or None. They are claims of the server.
         approve: As for `MCPTools`.
         name: The tool's name at the server.
     """

@@ -1,6 +1,6 @@
 """Questions of an MCP server to the user (elicitation), as calls that wait inside of a tool call.
 
-Owns: the ids and arguments of such calls, the answers to a server, and which call a question belongs to.
+Owns: the ids and arguments of these calls, the answers to a server, and which call a question belongs to.
 Must never know: a connection, or a turn.
 
 A server asks while its tool runs. A person may take a day to answer, and another process may go on. So the
@@ -32,7 +32,7 @@ ELICITATION: Final = "elicitation"
 """The name of a waiting call that is a server's question."""
 
 Reply = dict[str, Any]
-"""What a server gets: the members of an ``ElicitResult``."""
+"""The answer to a server: the members of an ``ElicitResult``."""
 
 _CANCEL: Final[Reply] = {"action": "cancel"}
 _NOWHERE: Final[Reply] = {"action": "decline"}
@@ -88,7 +88,7 @@ class Questions:
         """Answer a question; a client of the package ``mcp`` calls this.
 
         Protocol versions in which the server sends questions by itself do not say which call one belongs to.
-        It is the call that runs alone; among several nobody can tell, and the question is declined.
+        If one call runs, the question belongs to it. If several run, the question is declined.
         """
         from mcp_types import ElicitResult
 
@@ -102,7 +102,7 @@ class Questions:
 
 
 class CallQuestions:
-    """The questions of one call: what was answered before, and what waits now."""
+    """The questions of one call: those with an answer from before, and those that wait now."""
 
     def __init__(self, ctx: ToolContext[Any], tool: str, server: str = "") -> None:
         self._by = {"tool": tool} | ({"server": server} if server else {})
@@ -138,7 +138,7 @@ class CallQuestions:
         return _CANCEL
 
     def check(self) -> None:
-        """Raise Waiting if questions wait. What the server has answered then is of no use."""
+        """Raise Waiting if questions wait. The server's result of the call is then of no use."""
         if not self._open:
             return
         earlier = {"earlier": self._known} if self._known else {}
@@ -156,7 +156,7 @@ class CallQuestions:
 
 
 def _reply(answer: Any) -> Reply:
-    """What a server gets for an answer of the caller."""
+    """Write an answer of the caller for the server."""
     if isinstance(answer, ToolReturn) and not answer.is_error:
         value = _object(answer.value) if isinstance(answer.value, str) else answer.value
         return {"action": "accept", "content": dict(value) if isinstance(value, Mapping) else {}}
@@ -176,7 +176,7 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _problem(content: Any, schema: Any) -> str | None:
-    """Say what is wrong with an answer, by the names and types of the form; None if nothing is.
+    """Name the fault of an answer, by the names and types of the form; None for a good answer.
 
     A part of the form that this package does not understand allows everything: the server checks, too.
     """
@@ -196,7 +196,7 @@ def _problem(content: Any, schema: Any) -> str | None:
 
 
 def _member_problem(name: str, value: Any, wanted: Any) -> str | None:
-    """Say what is wrong with the value of one member. `wanted`: what the form says of this member."""
+    """Name the fault of one member's value, or None. `wanted`: the form's schema of this member."""
     if not isinstance(wanted, dict):
         return None
     said = wanted.get("type")
@@ -225,7 +225,7 @@ def _is_of(value: Any, kind: str) -> bool:
 
 
 def _choices(wanted: Mapping[str, Any]) -> list[Any] | None:
-    """The values among which a member is chosen; None if the form names none."""
+    """Give the values that a member may have; None if the form does not list them."""
     for name in ("enum", "oneOf", "anyOf"):
         named = wanted.get(name)
         if not isinstance(named, list):

@@ -1,6 +1,6 @@
 """The tools of one MCP server, for the `tools=` of a chat: `MCPTools`.
 
-Owns: the server's tools as `Tool` objects, the way of a call to the server's loop, and what becomes of a
+Owns: the server's tools as `Tool` objects, the way of a call to the server's loop, and the effects of a
 broken connection. Must never know: a turn, or the protocol.
 """
 
@@ -65,10 +65,10 @@ class MCPTools:
             an `mcp.Client` that was not entered yet.
         prefix: Stands before each tool's name, for tools of several servers in one chat.
         only: The names, at the server, of the tools to take; None takes all.
-        approve: Which calls wait for an approval. "destructive": those of tools that do not claim to read
+        approve: Which calls wait for an approval. "destructive": a call waits unless its tool claims to read
             only or to add only. "all", "none", or a function of the tool's name and its arguments.
-        trust_hints: True believes the server that a tool is idempotent: after a broken connection or a crash
-            such a call runs again.
+        trust_hints: True believes the server that a tool is idempotent: its call runs again after a broken
+            connection or a crash.
         timeout: Seconds for one call, and for the connection to open.
         transport: "sse" for a URL of the older transport.
         ask: True lets the server ask the user (elicitation): the call then waits for an answer, in the state.
@@ -240,7 +240,7 @@ class MCPTools:
         self._has_unread = self._has_unread or isinstance(message, Exception)
 
     def _usable(self, told: Any, name: str) -> Tool[..., Any] | None:
-        """The tool, or None with a warning if no model can be told of it."""
+        """Make the tool; None with a warning if its description cannot be sent to a model."""
         try:
             rawjson.dumps([[[[[[told.input_schema]]]]]])  # a request has fewer levels around it
             return self._tool(told, name)
@@ -337,8 +337,8 @@ class MCPTools:
         seconds: float | None,
         left: list[Callable[[], object]] | None = None,
     ) -> T:
-        """Run something in the loop of the thread, and wait for it in this one. `left`: gets what ends it if
-        the turn does not wait for it any longer."""
+        """Run a coroutine in the loop of the thread, and wait for it in this one. `left`: gets a function
+        that cancels the coroutine if the turn does not wait for it any longer."""
         assert self._loop is not None
         if self._thread is None:
             work.close()
@@ -359,7 +359,7 @@ class MCPTools:
 
 
 def _progress_of(ctx: ToolContext[Any]) -> Any:
-    """What takes a server's reports; None if nobody would hear of them."""
+    """Make the function that takes a server's reports; None if nothing listens to the call."""
     if not ctx._heard:
         return None
 
@@ -374,7 +374,7 @@ def _said(tool: Tool[..., Any]) -> tuple[object, ...]:
 
 
 async def _all_tools(client: Client) -> dict[str, Any]:
-    """The server's tools by name, of all pages. Raises MCPConnectionError if the server lists none."""
+    """The server's tools by name, of all pages. Raises MCPConnectionError if the server gives no list."""
     from mcp import MCPError
     from mcp_types import PARSE_ERROR
 
@@ -391,7 +391,7 @@ async def _all_tools(client: Client) -> dict[str, Any]:
             raise MCPConnectionError(
                 f"the MCP server did not list its tools (code {error.code}){why}"
             ) from None
-        except ValueError as error:  # what came is no list of tools; the text of the error quotes it
+        except ValueError as error:  # the text of the error quotes the answer
             raise MCPConnectionError(
                 f"what the MCP server answered is no list of tools ({type(error).__name__})"
             ) from None
@@ -466,8 +466,8 @@ def _maker(
     headers: dict[str, str],
     heard: Any,
 ) -> Callable[[], Client]:
-    """What makes a client that was not entered yet, each time anew. `heard`: gets its messages, and the
-    errors of those that it cannot read; a client of the caller's may have a handler of its own."""
+    """Give a function that makes a new client, not yet entered, on each call. `heard`: gets the client's
+    messages, and the errors of unreadable ones; a client of the caller may have its own handler."""
     try:
         from mcp import Client
     except ModuleNotFoundError as error:

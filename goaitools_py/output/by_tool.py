@@ -26,8 +26,8 @@ _DESCRIPTION: Final = (
 
 
 def answer_tool(asked: Output[Any], shape: Shape) -> Tool[..., Any]:
-    """The tool that the model answers with. What does not fit is an error of the call, which the model
-    reads."""
+    """Make the tool that the model answers with. An answer that does not fit is an error of the call. The
+    model reads the error."""
     name = asked.name or "final_answer"
 
     def run(**arguments: Any) -> Any:

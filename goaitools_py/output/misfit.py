@@ -14,8 +14,7 @@ _MOST: Final = 20
 
 
 class Misfit(Exception):  # noqa: N818 - the model's mistake, not a fault
-    """An answer does not fit. `problems` are pairs of a field and what is wrong with it; "" is the whole
-    answer.
+    """An answer does not fit. `problems`: pairs of a field and its fault; the field "" is the whole answer.
 
     The names of fields may be the model's, so the exception has no text.
     """

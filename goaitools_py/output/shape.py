@@ -79,7 +79,7 @@ class Shape(Value, frozen=True, kw_only=True):
                 raise _NoJSON(_words_of(details[0]["ctx"]["error"])) from None
             given = from_json(text)
             if self.is_wrapped and not (isinstance(given, dict) and given.keys() == {WRAPPED}):
-                with contextlib.suppress(Exception):  # the wrapped form is what was asked for
+                with contextlib.suppress(Exception):  # the model was asked for the wrapped form
                     return self.bare.validate_json(text)
             found = problems_of(details, given)
         except Exception as error:  # a validator may raise anything; its text may hold content
@@ -89,8 +89,7 @@ class Shape(Value, frozen=True, kw_only=True):
         raise Misfit(found)
 
     def partial(self, text: str) -> Any:
-        """The JSON values in the beginning of an answer, as far as they have come; None if there are none
-        yet."""
+        """Give the JSON values in the beginning of an answer, as far as they have come; None without one."""
         start = re.search(r"[\[{]", text)
         if start is None:
             return None

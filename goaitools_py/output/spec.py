@@ -1,4 +1,4 @@
-"""What a caller asks of an answer beside its type: `Output`.
+"""The type of an answer, with the options of the caller: `Output`.
 
 Owns: the frozen value and its checks. Must never know: a schema, a provider API, a turn.
 """
@@ -31,14 +31,14 @@ class Output(Given, Generic[T], frozen=True):
         mode: "native" uses the provider's own format for JSON answers. "prompt" puts the schema behind the
             user's message, so that the cached beginning of the request stays as it is. "auto" is "native"
             while that costs no cached prefix: the last turn had the same format, or the history is short;
-            else it is "prompt". "tool" offers a tool whose arguments are the answer, for servers that know
-            tools and no format; `keep_attempts` has no effect then.
+            else it is "prompt". "tool" offers a tool and takes its arguments as the answer, for servers that
+            know tools and no format; `keep_attempts` has no effect then.
         strict: False: the provider need not hold the model to the schema (OpenAI). The answer is checked
             here in both cases.
-        retries: How often a model whose answer does not fit is told why and asked again.
+        retries: How often the model is told why its answer does not fit, and asked again.
         validate: Called with each answer that fits the type. It raises ValueError to refuse it; the
             error's text goes to the model. Its result is ignored. It may be async on an `AsyncChat`.
-        name: The schema's name at OpenAI; "" takes the type's. In the mode "tool" that of the tool; "" is
+        name: The schema's name at OpenAI; "" takes the type's. In the mode "tool" the tool's name; "" is
             "final_answer".
         keep_attempts: True: answers that did not fit stay in the history.
 

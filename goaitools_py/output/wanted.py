@@ -1,4 +1,4 @@
-"""What a turn is to answer: a type with its shape, and how it is asked for.
+"""The answer that a turn is to give: a type with its shape, and how it is asked for.
 
 Owns: the choice between the provider's own format and words. Must never know: a state beyond its meta data,
 how a turn runs.
@@ -29,7 +29,7 @@ class Wanted(Value, frozen=True, kw_only=True):
     """A type that a turn is to answer with.
 
     Attributes:
-        asked: What the caller gave.
+        asked: The caller's value.
         shape: The type as a schema.
         tool: The tool that the model answers with; None in the other modes.
     """
@@ -92,7 +92,7 @@ class Wanted(Value, frozen=True, kw_only=True):
 
 
 def wanted(output_type: Any) -> Wanted:
-    """What the option `output_type` asks for.
+    """Read the option `output_type`.
 
     Raises:
         TypeError: It is no type that JSON Schema can describe.

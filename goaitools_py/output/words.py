@@ -1,4 +1,4 @@
-"""What a model is told about the type of its answer: the schema, and why an answer does not fit.
+"""The texts for a model about the type of its answer: the schema, and why an answer does not fit.
 
 Owns: these texts. Must never know: how they are sent.
 """
@@ -25,8 +25,8 @@ def schema_words(schema: Mapping[str, Any]) -> str:
 
 
 def problem_words(problems: Sequence[tuple[str, str]]) -> str:
-    """Why an answer does not fit, and the request for another one. `problems`: pairs of a field and what is
-    wrong with it; "" is the whole answer."""
+    """Say why an answer does not fit, and ask for another one. `problems`: pairs of a field and its fault;
+    the field "" is the whole answer."""
     return "\n".join(
         (
             "The answer above does not fit what was asked for:",

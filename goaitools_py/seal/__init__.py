@@ -1,11 +1,12 @@
 """Codecs with a key: for states that other parties store or carry.
 
-Owns: keys, the signed and the encrypted suite, and the owner of a blob. Must never know: what is in a body.
+Owns: keys, the signed and the encrypted suite, and the owner of a blob. Must never know: the content of a
+body.
 
 With `Signed`, only the holder of a key can change a state. With `Encrypted`, only the holder of a key can
 read or change it. Both tie a state to its owner: the *binding*, such as tenant, user and conversation. The
-binding is authenticated but not stored. Whoever opens the blob must name the same binding, so a blob of one
-user is refused when it is presented as the blob of another user.
+binding is authenticated but not stored. The reader must name the same binding. So a blob of one user is
+refused when it is presented as the blob of another user.
 
 ::
 
@@ -13,7 +14,7 @@ user is refused when it is presented as the blob of another user.
         tag          =  HMAC-SHA-256(mac key, PAE(domain, header+, name, value, …, [directory], body))
 
     blob, suite 21   =  header 16 | salt 32 | commitment 32 | [directory] | AES-256-GCM(inner) | parts
-                        tag 16 at the end of what is encrypted
+                        tag 16 at the end of the encrypted bytes
         inner        =  u32 length of the body | body | zeros, fewer than 256
                         without zeros, or up to a multiple of 256 for visible_to="client"
         okm 76       =  HKDF-SHA-256(key, salt, info = domain "/aes-256-gcm" | key id)
@@ -32,7 +33,7 @@ user is refused when it is presented as the blob of another user.
     mac key          =  HKDF-SHA-256(key, no salt, info = domain "/mac"), 32 bytes
 
 The commitment makes sure that a blob opens under one key only. It is compared before anything is decrypted.
-Random nonces under one AES-GCM key are safe for 2**32 blobs; with a key for each blob there is no such limit.
+Random nonces under one AES-GCM key are safe for 2**32 blobs; with a key for each blob this limit is gone.
 The salt is a keyed hash of random bytes and the whole input. So a machine that repeats its random numbers,
 such as a restored snapshot, does not use one key for two contents. A reader does not compute the salt.
 

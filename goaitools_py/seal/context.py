@@ -1,4 +1,4 @@
-"""What a keyed codec checks beside the body: the owner of the blob, and when it was written.
+"""The checks of a keyed codec beside the body: the owner of the blob, and when it was written.
 
 Owns: bindings as bytes, PAE, the age of a state. Must never know: a key or an algorithm.
 """
@@ -33,8 +33,8 @@ def bound_pieces(binding: Binding) -> tuple[bytes, ...]:
     """A binding as names and values in turn, in the order of the names' bytes; nothing for `UNBOUND`.
 
     Raises:
-        ValueError: There is none, or it names nothing, or its text is no Unicode.
-        TypeError: It is no mapping from text to text.
+        ValueError: The binding is missing or empty, or its text is not Unicode.
+        TypeError: It is not a mapping from text to text.
     """
     if binding is UNBOUND:
         return ()

@@ -1,6 +1,6 @@
 """The encrypted suite: AES-256-GCM with a key for each blob, which the blob commits to.
 
-Owns: suite 21. Must never know: what is in a body. The layout is drawn in the package's docstring.
+Owns: suite 21. Must never know: the content of a body. The layout is drawn in the package's docstring.
 AES comes from `cryptography` (the extra ``[crypto]``), imported when a codec is made.
 """
 
@@ -111,7 +111,7 @@ class Encrypted:
         return f"Encrypted({self._keyring!r}, visible_to={self._visible_to!r}, max_age={self._max_age})"
 
     def check(self, binding: Binding) -> None:
-        """Refuse a binding that cannot be used. ValueError if none was given, TypeError if it is no dict."""
+        """Refuse an unusable binding. ValueError without a binding, TypeError if it is not a dict."""
         bound_pieces(binding)
 
     def check_age(self, written_ms: int) -> None:
@@ -156,7 +156,7 @@ class Encrypted:
         raise refused()
 
     def _inner(self, content: bytes) -> bytes:
-        """What is encrypted: length, content, and zeros if clients see how long it is."""
+        """The bytes to encrypt: length, content, and zeros if clients see how long it is."""
         zeros = b"" if self.compresses else bytes(-(_LENGTH_BYTES + len(content)) % _PADDED_TO)
         return b"".join((len(content).to_bytes(_LENGTH_BYTES, "big"), content, zeros))
 

@@ -1,7 +1,7 @@
 """Keys and keyrings.
 
-Owns: what is derived from a key, the text form of a key, and which key opens which blob. Must never know: a
-blob.
+Owns: the values derived from a key, the text form of a key, and which key opens which blob. Must never know:
+a blob.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class Keyring:
         return self._keys[0]
 
     def named(self, id: int) -> tuple[Key, ...]:
-        """The keys with this id: usually one or none. By a rare chance several keys have one id."""
+        """The keys with this id: usually one or zero. By a rare chance several keys have one id."""
         return self._by_id.get(id, ())
 
     def __repr__(self) -> str:

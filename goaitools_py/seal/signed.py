@@ -1,6 +1,6 @@
 """The signed suite: HMAC-SHA-256 by the standard library.
 
-Owns: suite 11. Must never know: what is in a body. The layout is drawn in the package's docstring.
+Owns: suite 11. Must never know: the content of a body. The layout is drawn in the package's docstring.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Signed:
         return f"Signed({self._keyring!r}, max_age={self._max_age})"
 
     def check(self, binding: Binding) -> None:
-        """Refuse a binding that cannot be used. ValueError if none was given, TypeError if it is no dict."""
+        """Refuse an unusable binding. ValueError without a binding, TypeError if it is not a dict."""
         bound_pieces(binding)
 
     def check_age(self, written_ms: int) -> None:
@@ -87,7 +87,7 @@ class Signed:
 
 
 def _given(directory: bytes) -> tuple[bytes, ...]:
-    """The directory as a piece of its own; without parts there is none. The header tells the two apart."""
+    """Give the directory as a piece of its own; () without parts. The header tells the two apart."""
     return (directory,) if directory else ()
 
 

@@ -1,6 +1,6 @@
-"""The ASGI application: routes, and what each of them does.
+"""The ASGI application: its routes and their handlers.
 
-Owns: the table of routes. Must never know: how a turn runs, or what a front end's words are.
+Owns: the table of routes. Must never know: how a turn runs, or the format of a front end.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from .whose import KeyFunction, NotTrusted, NotWhoError, Who, who_of
 __all__ = ["ServeApp", "serve"]
 
 _RECONNECTS: Final = frozenset({AISDK.name})
-"""The front ends whose clients ask with a GET for a turn to be gone on with."""
+"""The front ends with clients that continue a turn by a GET."""
 
 
 @overload
@@ -108,19 +108,19 @@ def serve(
         chat: An `AsyncChat`. It is not closed.
         store: An ``Async…`` store. It is not closed. None: each client carries the state of its conversation,
             and `chat` needs a codec with a key.
-        key: From a request and the client's name of a conversation to `Who`: whose it is, and under which key
-            it is kept. Raise `Refused` in it. It may be a coroutine function.
+        key: From a request and the client's name of a conversation to `Who`: the owner, and the key in the
+            store. Raise `Refused` in it. It may be a coroutine function.
         frontends: The front ends beside plain JSON, each under its name.
         save: As for `AsyncChat.conversation`.
         parts: As for `AsyncChat.conversation`.
         lease_ttl: As for `AsyncChat.conversation`.
         stop_every: As for `AsyncChat.conversation`, if the store has a stop flag: a stop then reaches a turn
             that another process runs.
-        limits: What the server takes at most.
+        limits: The limits of the server.
         relay: Shows the turns of each worker to the others, such as `RedisRelay`. None: each worker sees its
             own. It is not closed.
         revisions: Without a store, two functions that notice an older state: ``newest(who)`` gives the
-            revision of the newest state, None if there is none, and ``keep(who, revision)`` keeps it.
+            revision of the newest state, or None, and ``keep(who, revision)`` keeps it.
         allowed_hosts: The names under which browsers reach the server, without ports, such as
             ``["chat.example.org"]``. A request that names another host is answered 421, one from a page of
             another origin 403. None: neither is checked.
@@ -154,7 +154,7 @@ def serve(
 
 
 def _check_frontends(frontends: Any) -> None:
-    """Raise `TypeError` for what are no front ends: one alone, or names."""
+    """Raise `TypeError` unless the value is a list of front ends."""
     each = frontends if isinstance(frontends, Sequence) and not isinstance(frontends, str) else (frontends,)
     wrong = [one for one in each if isinstance(one, type) or not hasattr(one, "stream")]
     if wrong or each is not frontends:
@@ -166,7 +166,7 @@ def _check_frontends(frontends: Any) -> None:
 
 
 def _check_relay(relay: Any) -> None:
-    """Raise `TypeError` for what is no relay, such as its URL or its client."""
+    """Raise `TypeError` for a value that is not a relay, for example a URL or a client."""
     if relay is not None and (isinstance(relay, type) or not hasattr(relay, "keep_every")):
         raise TypeError(
             f"relay must be a Relay, such as RedisRelay(redis.asyncio.Redis.from_url(url)); got "
@@ -224,8 +224,8 @@ class ServeApp(Starlette):
         return self._hub.running(key) is not None
 
     async def seen(self, who: Who) -> tuple[ConversationSnapshot | None, TurnStatus]:
-        """What is stored of a conversation, and how its newest turn stands: "running", "stopped" by its user,
-        "waiting" for somebody to go on with it or to answer messages, or "none" of these."""
+        """Give the stored conversation, and the status of its newest turn: "running"; "stopped" by its user;
+        "waiting": the turn or a message waits for a client to go on; else "none"."""
         return await self._talk(who).seen()
 
     # --------------------------------------------------------------------------------------- routes
@@ -264,7 +264,7 @@ class ServeApp(Starlette):
             conversation = self._chat.conversation(
                 self._store, who.key, gate="reject", binding=who.binding, **self._how
             )
-        except (TypeError, ValueError) as error:  # `serve` has checked everything but what `who` says
+        except (TypeError, ValueError) as error:  # `serve` has checked all other arguments
             raise NotWhoError(f"Who does not fit the chat: {error}") from None
         return Talk(
             self._hub,
@@ -301,7 +301,7 @@ class ServeApp(Starlette):
             return await self._replied(request, await self._talk(who).answer(ask), seat, goes_on=True)
 
     def _seat(self, who: Who) -> AbstractContextManager[Seat]:
-        """A place among the listeners, before a turn begins that nobody could follow."""
+        """Take a place among the listeners before the turn begins: else the client could not follow it."""
         return self._listeners.seat(who.owner or who.key)
 
     async def _replied(self, request: Request, run: Run, seat: Seat, *, goes_on: bool = False) -> Response:
@@ -441,7 +441,7 @@ class ServeApp(Starlette):
         return follow
 
     async def _go_on(self, request: Request) -> Response:
-        """Go on with what was left. As for every POST, another site cannot have a browser send it unasked."""
+        """Go on with the turn or message that was left. As with every POST, another site cannot forge it."""
         who = await self._who(request)
         if not request.headers.get("idempotency-key"):
             body = await read_body(request, self._limits)

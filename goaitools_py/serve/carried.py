@@ -1,8 +1,8 @@
-"""A server that keeps nothing: each client carries the state of its conversation.
+"""A server without a store: each client carries the state of its conversation.
 
-Owns: the routes, and what they do with a state that comes and goes. Must never know: a front end's words.
+Owns: the routes, and how they read and return a state. Must never know: the format of a front end.
 
-A turn ends with its connection, because nobody else would get the new state.
+A turn ends with its connection, because no other client would get the new state.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ Newest: TypeAlias = "Callable[[Who], int | Awaitable[int | None] | None]"
 Keep: TypeAlias = "Callable[[Who, int], Awaitable[None] | None]"
 Revisions: TypeAlias = "tuple[Newest, Keep]"
 """Two functions, which may be coroutine functions: one gives the revision of the newest state of a
-conversation, None if there is none; one keeps it."""
+conversation, or None; one keeps it."""
 
 
 class CarriedApp(Starlette):
@@ -208,10 +208,10 @@ class CarriedApp(Starlette):
         return limits.body_bytes * 9 // 10 if limits.state_bytes is None else limits.state_bytes
 
     def _check_room(self, state: bytes | None, ask: Ask, who: Who) -> None:
-        """Refuse a message whose state the client could not keep, before a model is asked.
+        """Refuse a message if the client could not keep the new state, before a model is asked.
 
-        A compactor makes room in the history, so with one only the message counts, and what is recorded
-        beside the history. A message that the state has already takes no more room.
+        A compactor makes room in the history. So with a compactor only the message and the records beside
+        the history count. A message that the state has already takes no more room.
         """
         most = self._state_bytes
         if len(ask.state or "") + 2 * sum(map(_size, ask.said)) < most - _AROUND:
@@ -303,7 +303,7 @@ class CarriedApp(Starlette):
         return StreamingResponse(frames(), headers=dict(front.headers))
 
     async def _leave(self, run: Run) -> None:
-        """The client has what came of the run, or is gone: then nobody would get the rest."""
+        """Forget the run, and stop it if it is not over: no other client would get the rest."""
         self._hub.forget(run.key)
         if not run.is_over:
             await run.stop()
@@ -326,7 +326,7 @@ _RECORDS: Final = 1_000
 """Bytes. A new state has about as much beside its history."""
 
 _AROUND: Final = 4_096
-"""Bytes. What is in a state beside the texts is less than this."""
+"""Bytes. A state without its texts is smaller than this."""
 
 
 def _size(part: Part) -> int:
@@ -338,7 +338,7 @@ def _size(part: Part) -> int:
 
 @contextmanager
 def _states_of_the_client() -> Iterator[None]:
-    """A state that cannot be opened is the client's fault here: it is another owner's, old, or changed."""
+    """Treat a state that cannot be opened as the client's fault: it is old, changed, or of another owner."""
     try:
         yield
     except StateTooLargeError:

@@ -1,6 +1,6 @@
-"""How a run of this process is driven: a turn is run to its end, and the run is told.
+"""Drives a run of this process: runs the turn to its end, and tells the run its events.
 
-Owns: what a run is told when its turn was done before, is stopped, or runs in another process; how a stop is
+Owns: the events of a run if its turn was done before, is stopped, or runs in another process; how a stop is
 remembered. Must never know: HTTP, or which turn a request means.
 """
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["LOOK_AGAIN", "Driving"]
 
 LOOK_AGAIN: Final = 0.1
-"""After so many seconds it is asked again whether another process runs a turn."""
+"""Seconds until the next look whether another process still runs a turn."""
 
 
 class Driving:
@@ -54,9 +54,9 @@ class Driving:
     async def drive(
         self, run: Run, turn: AsyncTurn, *, is_new: bool = False, unless_stopped: bool = False
     ) -> None:
-        """Run a turn, and tell the run. A turn that was done before is told from the store.
+        """Run a turn, and tell the run its events. If the turn was done before, they come from the store.
 
-        `unless_stopped`: nobody has asked for the turn itself, so it ends where it is found to be stopped.
+        `unless_stopped`: no client has asked for this turn, so it ends if a stop is found in the store.
         """
         knows_before = False
         completed: TurnCompleted | None = None
@@ -111,7 +111,7 @@ class Driving:
             run.tell(completed)
 
     async def _copied(self, run: Run, *, has_ended: bool) -> bool:
-        """Follow the run of the same message in another process. False if there is none."""
+        """Follow the run of the same message in another process. False if there is no run."""
         other = await self._hub.find_message(self._conversation.key, run.turn_id, has_ended=has_ended)
         if other is None:
             return False
@@ -123,7 +123,7 @@ class Driving:
         return True
 
     async def _tell_stop(self, run: Run) -> None:
-        """Tell what became of the calls that a stop has ended, as the history says it."""
+        """Tell the run the results that the history has for the calls that a stop has ended."""
         snapshot = await self._conversation.snapshot()
         if snapshot is None or not snapshot.history.turns or newest_ref(snapshot) != run.turn_ref:
             return
@@ -151,9 +151,9 @@ class Driving:
     # ------------------------------------------------------------------------- turns of other processes
 
     async def wait(self, run: Run, go_on: Callable[[ConversationSnapshot], Run] | None) -> None:
-        """Wait for the turn that another process runs, and tell the run how it ended.
+        """Wait for a turn of another process, and tell the run how it ended.
 
-        `go_on`: begins a run that goes on with the turn, if that process has left it. None: the run is cut
+        `go_on`: begins a run that resumes the turn, if the other process has left it. None: the run is cut
         off then, and its listeners may come back.
         """
         while True:
@@ -178,7 +178,7 @@ class Driving:
     # -------------------------------------------------------------------------------------- stops
 
     async def remember_stop(self) -> bool:
-        """Note in the store that the unfinished turn is stopped. False if none is unfinished."""
+        """Note in the store that the unfinished turn is stopped. False if the newest turn is complete."""
         snapshot = await self._conversation.snapshot()
         if snapshot is None or snapshot.info.state.status == "complete":
             return False
@@ -187,7 +187,8 @@ class Driving:
         return True
 
     async def forget_stop(self, snapshot: ConversationSnapshot) -> None:
-        """Somebody asks for the turn that was stopped: if this process dies, it may be gone on with."""
+        """Remove the mark of a stop, because a user asks for the turn again. Else no process would resume it
+        after a crash of this one."""
         if is_marked(snapshot):
             await self._conversation.update(metadata=GOES_ON)
 

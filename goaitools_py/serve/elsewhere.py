@@ -1,7 +1,7 @@
-"""The turns of other processes, as far as a relay shows them, and those of this process for the others.
+"""Shows turns of other processes here, and turns of this process to the others, through a relay.
 
-Owns: the tasks that tell a relay and listen to it. Must never know: which relay it is, or what a turn is
-asked.
+Owns: the tasks that tell a relay and listen to it. Must never know: which relay it is, or the input of a
+turn.
 A relay that fails is logged by its error's class. Then each process sees its own turns only.
 """
 
@@ -20,7 +20,7 @@ from .runs import Run
 __all__ = ["STOP_SECONDS", "Elsewhere"]
 
 LAST_WORDS: Final = 5.0
-"""How long a server that stops waits for the relay to take what it has to tell, in seconds."""
+"""Seconds that a stopping server waits until the relay has taken its last notes."""
 
 STOP_SECONDS: Final = 10.0
 """How long another worker may take to stop a turn."""
@@ -30,16 +30,16 @@ ANNOUNCED_PAUSE: Final = 0.1
 """How often, and with how many seconds between, a worker looks for a run that another one begins."""
 
 LISTEN_AGAIN: Final = 1.0
-"""After so many seconds a worker listens again to a relay that has failed."""
+"""Seconds until a worker listens again to a relay that has failed."""
 
 _log = logging.getLogger("goaitools_py")
 
 
 class Elsewhere:
-    """What the workers show each other.
+    """The runs that the workers show each other.
 
     Args:
-        relay: What carries it.
+        relay: Carries the notes of the runs.
         worker: The name of this process.
         limits: How long a run that is over is kept.
         named: Gives a run of this process that is not over, by id.
@@ -92,7 +92,7 @@ class Elsewhere:
         return opened is not None and not opened.outcome
 
     async def stop(self, key: str) -> Run | None:
-        """Have a turn of another process stopped. The run; None if none runs, or it does not stop in time."""
+        """Ask another process to stop its turn. Give the run; None if no turn runs or stops in time."""
         opened = await self._opened(key)
         if opened is None or opened.outcome:
             return None

@@ -17,7 +17,7 @@ __all__ = ["event_rows", "events_by_name", "events_of"]
 
 
 def events_of(rows: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """Make messages of events that a client sends. Raises `AskError` for what is none."""
+    """Make messages of events that a client sends. Raises `AskError` for anything else."""
     made = []
     for row in rows:
         if not isinstance(row, dict) or not isinstance(row.get("text"), str) or not row["text"]:

@@ -1,6 +1,6 @@
 """The names under which browsers may reach the server.
 
-Owns: the checks of ``Host`` and ``Origin``. Must never know: what a route does.
+Owns: the checks of ``Host`` and ``Origin``. Must never know: the routes.
 
 A page of another name can have that name point to this server (DNS rebinding). The browser then takes page
 and server for one origin, and ``Host`` has the foreign name. A page of another origin that does not do so has
@@ -28,7 +28,7 @@ _ORIGIN: Final = re.compile(r"https?://(.+)")
 
 
 def checked_hosts(hosts: Iterable[str]) -> frozenset[str]:
-    """Check names of hosts. TypeError or ValueError for what no ``Host`` can name."""
+    """Check names of hosts. TypeError or ValueError for a value that is not a host's name."""
     if isinstance(hosts, str):
         raise TypeError("allowed_hosts must be a list of names, not one text")
     names = frozenset(hosts)
@@ -44,13 +44,13 @@ def checked_hosts(hosts: Iterable[str]) -> frozenset[str]:
 
 
 def host_check(hosts: frozenset[str] | None) -> list[Middleware]:
-    """The check as a middleware; none if the hosts are not known."""
+    """The check as a list of one middleware; empty if `hosts` is None."""
     return [] if hosts is None else [Middleware(AllowedHosts, hosts=hosts)]
 
 
 def is_own_page(headers: Headers) -> bool:
-    """True unless a browser says that the request comes from a page of another origin, or from none. Programs
-    that are no browsers say nothing."""
+    """True unless a browser says that the request comes from another origin, or not from a page. Other
+    programs send no headers about it."""
     if set(headers.getlist("sec-fetch-site")) - {"same-origin"}:
         return False
     found = [_ORIGIN.fullmatch(origin.lower()) for origin in headers.getlist("origin")]
@@ -59,10 +59,10 @@ def is_own_page(headers: Headers) -> bool:
 
 
 class AllowedHosts:
-    """Lets requests pass that name a host of ours, once, and come from a page of such a host or of none.
+    """Accepts a request with exactly one `Host` that is in the list, if `Origin` is missing or in the list.
 
     Args:
-        app: What they pass to.
+        app: Gets the accepted requests.
         hosts: Names in lower case, without ports.
     """
 

@@ -1,6 +1,6 @@
 """Requests and responses: bodies within limits, problem documents, streams.
 
-Owns: HTTP. Must never know: what a turn is asked, or which routes there are.
+Owns: HTTP. Must never know: the input of a turn, or which routes there are.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _CROWD: Final = "Too many of your pages wait for replies. Try again in a moment.
 
 
 def route(method: str, path: str, handler: Handler) -> Route:
-    """Make a route whose errors are problem documents."""
+    """Make a route that answers errors with problem documents."""
     return Route(path, guarded(handler), methods=[method])
 
 
@@ -131,7 +131,7 @@ def guarded(handler: Handler) -> Handler:
         try:
             return await handler(request)
         except ClientDisconnect:
-            return no_content()  # nobody reads it
+            return no_content()  # the client is gone
         except Exception as error:
             return answered(error)
 
@@ -168,7 +168,7 @@ async def take_body(request: Request, take: Callable[[bytes], object], most: int
 
 
 class _Stream(StreamingResponse):
-    """A stream whose listener has a seat until it ends, or the client is gone."""
+    """A stream. Its listener keeps a seat until the stream ends or the client is gone."""
 
     def __init__(self, frames: AsyncIterator[bytes], headers: dict[str, str], seat: Seat) -> None:
         super().__init__(frames, headers=headers)

@@ -1,6 +1,6 @@
 """The turns that run in this process: one for each conversation, and how many there may be.
 
-Owns: the tasks that drive them. Must never know: HTTP, or what a turn is asked.
+Owns: the tasks that drive them. Must never know: HTTP, or the input of a turn.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ Drive = Callable[[Run], Awaitable[None]]
 """Runs a turn to its end and tells the run its events."""
 
 LEAST_SECONDS: Final = 5.0
-"""How long a turn that has not begun may still take when the server stops, whatever the grace is: most save
-their message within milliseconds."""
+"""Seconds that a turn which has not begun gets at least when the server stops, even with a shorter grace.
+Most turns save their message within milliseconds."""
 
 _log = logging.getLogger("goaitools_py")
 
@@ -78,20 +78,20 @@ class Hub:
         return None if run is None or run.is_over else run
 
     async def find_anywhere(self, key: str) -> Run | None:
-        """The newest run of a conversation in any process. One of another process follows it there."""
+        """The newest run of a conversation in any process. A run of another process is followed there."""
         run = self.running(key)
         if run is None and self._elsewhere is not None:
             run = await self._elsewhere.find(key)
         return run or self.find(key)
 
     async def is_running_anywhere(self, key: str) -> bool:
-        """True while a run of a conversation is known that is not over, in any process."""
+        """True while this process knows of a run of a conversation, in any process, that is not over."""
         if self.running(key) is not None:
             return True
         return self._elsewhere is not None and await self._elsewhere.is_running(key)
 
     async def stop_elsewhere(self, key: str) -> Run | None:
-        """Have the process that runs a turn of this conversation stop it. The run, or None."""
+        """Ask the process that runs a turn of this conversation to stop it. Give the run, or None."""
         return None if self._elsewhere is None else await self._elsewhere.stop(key)
 
     async def find_message(self, key: str, turn_id: str, *, has_ended: bool) -> Run | None:
@@ -102,7 +102,7 @@ class Hub:
         return await self._elsewhere.find_message(key, turn_id, **how)
 
     def forget(self, key: str) -> None:
-        """Keep the newest run of a conversation no longer."""
+        """Drop the newest run of a conversation."""
         self._runs.pop(key, None)
 
     def check_room(self, owner: str) -> None:
@@ -131,12 +131,12 @@ class Hub:
         return run
 
     def shown(self, key: str, owner: str, **about: Any) -> Run:
-        """Make a run that is told by the caller and not driven, such as a reply that is stored already."""
+        """Make a run that no turn drives: the caller adds its events, for example from a stored reply."""
         return Run(f"{self._name}-{next(self._numbers)}", key, owner, **about)
 
     def watch(self, key: str, drive: Drive, *, goes_on: bool) -> Run:
-        """Make a run that is told by `drive` in a task of its own and runs no turn here, or find the one that
-        is told already. `goes_on`: what `drive` does if the turn was left."""
+        """Make a run that follows a turn of another process, or find the existing one. `drive` tells the run
+        its events in a task of its own. `goes_on`: `drive` goes on with the turn if its process left it."""
         run = self._watched.get((key, goes_on))
         if run is None:
             run = self._watched[key, goes_on] = self.shown(key, "")
@@ -192,7 +192,7 @@ class Hub:
             task.exception()  # it is in the run
 
     async def close(self) -> None:
-        """Take no more turns, wait for those that run, and cancel what is left after the grace.
+        """Take no more turns, wait for the running ones, and cancel the rest after the grace.
 
         A turn that has asked a model is awaited until it is saved. A turn that has not begun, because the
         store does not answer, has cost nothing. After the grace once more it ends with an error, and the

@@ -1,4 +1,4 @@
-"""What a stored conversation has left to do: a turn to go on with, a turn that was stopped, a message.
+"""Tells from a stored conversation if a turn is unfinished, a turn was stopped, or a message waits.
 
 Owns: these readings of a snapshot, and the names in the metadata that remember a stop. Must never know: HTTP,
 or how a turn is driven.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["GOES_ON", "Left", "TurnStatus", "is_marked", "left_by", "mark_of"]
 
 _STOPPED: Final = "goaitools.stopped"
-"""The name in a conversation's metadata of the turn that a user has stopped: it is not gone on with."""
+"""The name in a conversation's metadata of the turn that a user has stopped: no process resumes it."""
 
 _SAID: Final = "goaitools.stopped_said"
 """The name of the number of messages that the stopped turn had."""
@@ -34,11 +34,11 @@ Left = Literal["unfinished", "messages", "stopped", ""]
 """A turn that `resume` finishes; messages without a turn, which `start` answers; a stopped turn; nothing."""
 
 TurnStatus = Literal["running", "stopped", "waiting", "none"]
-"""What clients are told of the newest turn."""
+"""The status of the newest turn, for clients."""
 
 
 def left_by(snapshot: ConversationSnapshot | None) -> Left:
-    """Tell what is left to do. A turn that failed, or waits for answers, is not: its client decides."""
+    """Tell what to do next. A turn that failed or waits for answers does not count: its client decides."""
     if snapshot is None:
         return ""
     state, said = snapshot.info.state, _said(snapshot)
@@ -65,7 +65,7 @@ def is_marked(snapshot: ConversationSnapshot) -> bool:
 
 
 def mark_of(snapshot: ConversationSnapshot) -> dict[str, str]:
-    """The metadata that remember a stop of the unfinished turn, with all that was said so far."""
+    """The metadata that remember a stop of the unfinished turn, and how many messages it had then."""
     id = snapshot.info.state.conversation_id
     return {_STOPPED: f"{id}-{_number(snapshot)}", _SAID: str(_said(snapshot).in_all)}
 

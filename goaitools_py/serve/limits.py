@@ -1,4 +1,4 @@
-"""What a server takes at most.
+"""The limits of a server.
 
 Owns: the limits and their defaults. Must never know: who keeps them.
 """
@@ -31,14 +31,14 @@ class ServeLimits(Given, frozen=True, kw_only=True):
         turns: Turns of all owners that run at a time; one more is answered 503.
         listeners_per_owner: Requests of one owner that follow a turn at a time, as a stream or until its
             result; one more is answered 429.
-        listeners: Such requests of all owners; one more is answered 503.
+        listeners: The same for the requests of all owners; one more is answered 503.
         events: Events, and conversations, of one request.
-        keep_seconds: How long a turn that is over can be replayed from memory: to a page that read the
-            history before its end, and for a message that comes twice. After that the store answers.
-        keep_alive_seconds: A stream on which nothing comes for so long gets a comment.
+        keep_seconds: How long a turn that is over can be replayed from memory. A page that read the history
+            before its end needs this, and a message that comes twice. After that the store answers.
+        keep_alive_seconds: A stream without news for so long gets a comment.
         grace_seconds: How long running turns may take when the server stops. Then they are cancelled, and
-            saved as far as they came. A turn that has not begun by then, because the store does not answer,
-            gets the same time once more, at least 5 seconds. Then its message is answered with 503.
+            saved as they are. A turn that has not begun by then, because the store does not answer, gets the
+            same time once more, at least 5 seconds. Then its message is answered with 503.
     """
 
     body_bytes: int = 1_000_000

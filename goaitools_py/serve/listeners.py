@@ -1,6 +1,6 @@
 """The requests that follow a turn: how many there may be.
 
-Owns: their number. Must never know: HTTP, or what a request is answered.
+Owns: their number. Must never know: HTTP, or the answer to a request.
 """
 
 from __future__ import annotations

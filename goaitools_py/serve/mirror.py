@@ -1,4 +1,4 @@
-"""A run in two places: told to a relay by the worker that drives it, and built again by one that follows.
+"""A run in two places: its worker sends the notes to a relay, and another worker builds the run from them.
 
 Owns: both ways. Must never know: which relay it is, HTTP, or how a turn is driven.
 """
@@ -37,7 +37,7 @@ class Telling:
         self._is_told = asyncio.Event()
 
     async def announce(self) -> None:
-        """Let other workers find the run. They can from now on, and nobody has heard of it before."""
+        """Let other workers find the run. No worker has heard of it before."""
         run = self._run
         opened = Opened(
             id=run.id,
@@ -55,7 +55,7 @@ class Telling:
             self._opened = opened
 
     async def tell_all(self) -> None:
-        """Put the run's events as they come, and its end. A run that was not announced is not told."""
+        """Put the run's events as they come, and its end. A run that was not announced sends nothing."""
         run = self._run
         await run.begun()
         if self._opened is None:
@@ -69,8 +69,8 @@ class Telling:
             self._is_told.set()
 
     async def last_words(self) -> None:
-        """Wait until the relay knows how the run ended. So a client that asks another worker next is answered
-        there with what comes after it."""
+        """Wait until the relay knows how the run ended. Then another worker that the client asks next does
+        not show this run as running."""
         self._run.finish()
         if self._opened is not None:
             with suppress(TimeoutError):
@@ -105,7 +105,7 @@ def _warn(error: Exception) -> None:
 
 
 async def mirror(run: Run, opened: Opened, relay: Relay) -> None:
-    """Build a run from what a relay tells of it. A run that cannot be followed to its end ends as lost."""
+    """Build a run from the notes of a relay. A run that cannot be followed to its end ends as lost."""
     at = 0
     try:
         async for entries in relay.follow(run.key, opened):

@@ -1,4 +1,4 @@
-"""What a run tells a relay, as bytes: the events that front ends write, and how it ended.
+"""The notes of a run for a relay, as bytes: the events that front ends write, and how it ended.
 
 Owns: this form, which two processes with the same release of this package share. Must never know: who carries
 the bytes, or a front end. Reading it runs no code.
@@ -39,14 +39,14 @@ __all__ = ["Ended", "Found", "Note", "read_notes", "write_notes"]
 
 
 class Found(Value, frozen=True):
-    """What the turn had said before this run; `since`: the part behind the calls that a client answered."""
+    """The pieces of the turn from before this run; `since`: those behind the calls that a client answered."""
 
     before: tuple[Piece, ...] = ()
     since: tuple[Piece, ...] = ()
 
 
 class Ended(Value, frozen=True):
-    """Nothing more comes. `problem`: what the turn raised, for clients."""
+    """The end of the run. `problem`: the error of the turn, for clients."""
 
     was_stopped: bool = False
     problem: Problem | None = None
@@ -61,7 +61,7 @@ _PLAIN: Final[dict[str, type[Any]]] = {
         ToolProgress, ContextWarning,
     )
 }  # fmt: skip
-"""The events whose fields are written as they are."""
+"""Events that are written field by field, without a change."""
 
 _PIECES: Final[dict[str, type[Piece]]] = {
     kind.__name__: kind for kind in (Step, Said, Reasoned, Called, Returned, Waits)
@@ -80,7 +80,7 @@ def write_notes(at: int, notes: Sequence[Note]) -> bytes:
 
 
 def read_notes(data: bytes) -> tuple[int, list[Note]]:
-    """Read what `write_notes` wrote. Raises `GoAIToolsError` for anything else: another release wrote it."""
+    """Read bytes of `write_notes`. Raises `GoAIToolsError` for anything else: another release wrote it."""
     try:
         at, rows = msgspec.msgpack.decode(data, type=tuple[int, list[tuple[str, Any]]])
         return at, [_read(name, fields) for name, fields in rows]

@@ -1,7 +1,7 @@
-"""The OpenAPI 3.1 document of a server: what each route takes and gives, for programs in any language.
+"""The OpenAPI 3.1 document of a server: requests and answers of each route, for programs in any language.
 
 Owns: the table of routes as data. Must never know: how a request is answered. The shapes of the JSON are made
-from types (`shapes.py`); the tests attack a server with what this document allows and does not allow.
+from types (`shapes.py`); the tests attack a server with requests that this document allows or forbids.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def document_of(frontends: Sequence[FrontEnd] = (), *, url: str = "/") -> Node:
 
 
 def carried_document_of(frontends: Sequence[FrontEnd] = (), *, url: str = "/") -> Node:
-    """Make the document of a server without a store, whose clients carry the state."""
+    """Make the document of a server without a store: its clients carry the state."""
     turn = {200: {"description": "The result with the new state, or the turn as it goes.", "content":
                   {"application/json": {"schema": _ref("CarriedResult")}, **_STREAM}}}  # fmt: skip
     paths: Node = {
@@ -270,7 +270,7 @@ def _list() -> Node:
 
 
 def _of(front: FrontEnd) -> Node:
-    """The routes of a front end. Its own schema says what its bodies and streams hold."""
+    """The routes of a front end. Its own schema describes its bodies and streams."""
     name = front.name
     bodies = {
         "aisdk": ("AI SDK, `useChat`", {"id": _TEXT, "messages": _OBJECTS}),

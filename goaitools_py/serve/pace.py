@@ -1,6 +1,6 @@
 """Which reports of a tool's progress listeners get, so that a busy tool cannot fill a stream.
 
-Owns: how many reports of a call are told. Must never know: a stream, or who listens.
+Owns: how many reports of a call pass. Must never know: a stream, or who listens.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from ..types.events import ToolProgress
 __all__ = ["Pace"]
 
 _MOST: Final = 200
-"""How many reports of one call are told."""
+"""The most reports of one call that listeners get."""
 _GROWTH: Final = 1.25
-"""Without a total: each report that is told has this many times the number of the one told before."""
+"""Without a total: a report passes if its number is at least this many times the number of the last one."""
 
 
 class Pace:
     """The reports of one turn.
 
-    With a total, a report is told if it is another whole percent than the last one. Without a total, the
-    first few are told, and later ones more and more rarely: about 60 of a million.
+    With a total, a report passes if it is another whole percent than the last one. Without a total, the
+    first few pass, and later ones more and more rarely: about 60 of a million.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """Turns seen from other processes through Redis Streams.
 
-Owns: the names of the keys, and the commands. Must never know: what a note says.
+Owns: the names of the keys, and the commands. Must never know: the content of a note.
 
 ========================  ==========  ====================================================================
 key                       type        holds
@@ -67,7 +67,7 @@ class RedisRelay:
     Args:
         client: A `redis.asyncio.Redis` or `redis.asyncio.RedisCluster` with a `socket_timeout` of more than
             a second. It stays yours: close it when you are done.
-        prefix: What all its key names begin with.
+        prefix: The beginning of all its key names.
         keep_seconds: How long a run that is over can be followed.
         alive_seconds: After so long without a word of its worker, a run counts as dead. It is renewed three
             times as often.
@@ -118,7 +118,7 @@ class RedisRelay:
         await self._announce(key, run, ended(run, outcome), self._keep_ms)
 
     async def find(self, key: str) -> Opened | None:
-        """The newest run under `key` whose worker is alive, or that is over and still kept."""
+        """Find the newest run under `key`, if its worker is alive, or the run is over and still kept."""
         found = await self._send("GET", self._run(key))
         return None if found is None else msgspec.msgpack.decode(found, type=Opened)
 
@@ -146,7 +146,7 @@ class RedisRelay:
         await self._add(self._stops(run.worker), _NOTE, run.id.encode(), 60_000)
 
     async def stops(self, worker: str) -> AsyncIterator[str]:
-        """The runs that somebody asks to stop; see `Relay.stops`."""
+        """Give the runs that another worker asks to stop; see `Relay.stops`."""
         last: Any = b"0"
         while True:
             for entry, fields in await self._read(self._stops(worker), last):
@@ -174,7 +174,7 @@ class RedisRelay:
         await pipeline.execute()
 
     async def _read(self, stream: str, last: Any) -> list[tuple[bytes, dict[bytes, bytes]]]:
-        """The next entries of a stream, oldest first; empty if none comes within a second."""
+        """Give the next entries of a stream, oldest first; empty after a second without one."""
         found = await self._send("XREAD", "COUNT", 500, "BLOCK", _BLOCK_MS, "STREAMS", stream, last)
         if isinstance(found, dict):  # RESP3
             return [entry for pages in found.values() for page in pages for entry in page]

@@ -1,7 +1,7 @@
-"""Turns seen from other processes: what carries a run from the worker that drives it to the others.
+"""Turns seen from other processes: carries a run from the worker that drives it to the others.
 
-Owns: the protocol `Relay`, its values, and a relay inside one process. Must never know: HTTP, a turn, or what
-the notes say.
+Owns: the protocol `Relay`, its values, and a relay inside one process. Must never know: HTTP, a turn, or the
+content of the notes.
 
 The worker that runs a turn opens the run under the conversation's key, puts its notes, and ends it. Another
 worker finds it there, follows it, or asks for its end. A relay that fails costs the other workers their view.
@@ -35,7 +35,7 @@ class Opened(Value, frozen=True, kw_only=True):
         id: Unique among all runs of all workers.
         worker: The worker that drives it.
         turn_id: The client's id of the message; "" for a turn that goes on.
-        said: A digest of what the user said.
+        said: A digest of the user's message.
         answered: The ids of the calls that the request answered.
         outcome: "" while it runs; "good"; "bad" for a turn that failed or was stopped.
     """
@@ -52,7 +52,7 @@ class Relay(Protocol):
     """Carries runs between workers. Each method may raise; the server then does without."""
 
     async def open(self, key: str, run: Opened) -> None:
-        """Announce a run. It takes the place of the one that was announced under `key` before."""
+        """Announce a run. It replaces the run that was announced under `key` before."""
         ...
 
     async def put(self, run: Opened, note: bytes) -> None:
@@ -68,7 +68,7 @@ class Relay(Protocol):
         ...
 
     async def find(self, key: str) -> Opened | None:
-        """The newest run of a conversation; None if there is none, or its worker is gone."""
+        """Find the newest run of a conversation; None without a run, or if its worker is gone."""
         ...
 
     def follow(self, key: str, run: Opened) -> AsyncIterator[Sequence[bytes]]:
@@ -83,7 +83,7 @@ class Relay(Protocol):
         ...
 
     def stops(self, worker: str) -> AsyncIterator[str]:
-        """The ids of the runs of this worker that somebody asks to stop, as they come; without an end."""
+        """Give the ids of this worker's runs that other workers ask to stop, as they come; without an end."""
         ...
 
     @property

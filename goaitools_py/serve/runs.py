@@ -1,7 +1,7 @@
 """A turn that outlives the connections of its listeners.
 
-Owns: what was told so far, and how it is written for each listener. Must never know: HTTP, who starts a turn,
-or where it is stored.
+Owns: the events so far, and how they are written for each listener. Must never know: HTTP, who starts a
+turn, or where it is stored.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ _TOLD: Final = (
 
 
 def digest_of(said: Sequence[Part]) -> str:
-    """Make a digest of what the user said, to tell a repetition from another message."""
+    """Make a digest of the user's message, to tell a repetition from another message."""
     parts = [[type(part).__name__, part] for part in said]
     return hashlib.sha256(msgspec.msgpack.encode(parts)).hexdigest() if said else ""
 
 
 class _Written:
-    """The turn in one front end's words, for all listeners that see it from the same point."""
+    """The turn in one front end's format, for all listeners that see it from the same point."""
 
     def __init__(self, stream: FrontStream) -> None:
         self.stream = stream
@@ -73,22 +73,22 @@ class Run:
     Attributes:
         id: Unique among all runs of all processes.
         key: The conversation's key.
-        owner: Whose turns are counted together.
+        owner: The turns of one owner are counted together.
         turn_id: The client's id of the message; "" for a turn that goes on.
-        said: What the user said.
+        said: The parts of the user's message.
         answered: The calls that the request answered.
-        before: What the turn had said before this run.
-        since: The part of it that a client lacks which answered these calls.
+        before: The pieces of the turn from before this run.
+        since: The pieces of `before` that a client lacks if it answered these calls.
         turn_ref: The `turn_ref`; "" until it is known.
-        error: What the turn raised.
-        result: What came of it, without its state unless `carries` is set.
+        error: The exception of the turn.
+        result: The result of the turn, without its state unless `carries` is set.
         carries: True if the client keeps the state, and no store does.
         was_stopped: True for a turn that was cancelled.
-        has_started: True once its turn has begun. What was said is saved then, however it ends.
+        has_started: True once its turn has begun. The message is saved then, however the turn ends.
         is_ending: True once no more events come.
         is_over: True once nothing more comes.
-        is_lost: True for a run of another process whose end will not come.
-        is_copy: True for a run that tells what another process runs.
+        is_lost: True for a run of another process if its end will not come.
+        is_copy: True for a run that shows a turn of another process.
         has_no_server: True if the server stopped before the turn could begin.
     """
 
@@ -123,11 +123,11 @@ class Run:
         self.carries = carries
         self.turn: AsyncTurn | None = None
         self.announce: Callable[[], Awaitable[None]] | None = None
-        """Tells other processes of the run, before anybody hears its first event."""
+        """Tells other processes of the run, before a listener gets its first event."""
         self.last_words: Callable[[], Awaitable[None]] | None = None
-        """Tells other processes how the run ended, before anybody hears it."""
+        """Tells other processes how the run ended, before a listener gets the end."""
         self.events: list[Event] = []
-        """What front ends may write, in order."""
+        """The events that front ends may write, in order."""
         self._said_digest = said_digest
         self._pace = Pace()
         self._written: dict[tuple[str, bool], _Written] = {}
@@ -136,16 +136,16 @@ class Run:
 
     @property
     def is_good(self) -> bool:
-        """True unless the turn failed or was stopped: a message that comes twice gets it once more."""
+        """True unless the turn failed or was stopped: a repeated message gets this run again."""
         return self.error is None and not self.was_stopped
 
     @cached_property
     def said_digest(self) -> str:
-        """The digest of what the user said."""
+        """The digest of the user's message."""
         return digest_of(self.said) if self._said_digest is None else self._said_digest
 
     def hear(self, event: Event) -> None:
-        """Add an event of a turn that runs here. Of the reports of a tool only some are told."""
+        """Add an event of a turn that runs here. Only some of a tool's reports are added; see `Pace`."""
         if not isinstance(event, ToolProgress) or self._pace.tells(event):
             self.tell(event)
 
@@ -163,7 +163,7 @@ class Run:
             self._begun.set()
 
     def finish(self) -> None:
-        """Say that the end comes next; `error` and `was_stopped` are what they will be."""
+        """Say that the end comes next; `error` and `was_stopped` have their final values."""
         self.is_ending = True
         self._begun.set()
         self._wake()
@@ -176,7 +176,7 @@ class Run:
 
     @property
     def is_unsaved(self) -> bool:
-        """True while a cancelled turn would lose what the user has said."""
+        """True while a cancelled turn would lose the user's message."""
         return bool(self.said) and not self.has_started
 
     async def stop(self) -> None:
@@ -192,7 +192,7 @@ class Run:
         self.end()
 
     async def copy(self, other: Run) -> None:
-        """Become the same as a run of another process, to its end. Nothing may have been told here before."""
+        """Become the same as a run of another process, to its end. This run must have no events before."""
         self.is_copy = True
         await other.begun()
         self.id, self.before, self.since = other.id, other.before, other.since
@@ -217,7 +217,7 @@ class Run:
             await self._news.wait()
 
     async def news_within(self, seconds: float | None) -> bool:
-        """Wait for the next event, or the end. False if none comes in so many seconds."""
+        """Wait for the next event, or the end. False if neither comes within `seconds`."""
         return await _in_time(self._news, seconds)
 
     def _wake(self) -> None:
@@ -227,9 +227,9 @@ class Run:
     # ----------------------------------------------------------------------------------- listeners
 
     def frames(self, front: FrontEnd, *, goes_on: bool = False) -> list[bytes]:
-        """Everything so far in a front end's words."""
+        """Give everything so far in a front end's format."""
         if not self._begun.is_set():
-            return []  # what was before may still be found
+            return []  # the pieces from before may still come
         kind = (front.name, goes_on)
         written = self._written.get(kind)
         if written is None:
@@ -254,8 +254,8 @@ class Run:
         Args:
             front: The front end of the listener.
             goes_on: As in `FrontEnd.stream`.
-            last_id: The last id that the listener has seen; of another run it counts as none.
-            keep_alive: A comment is sent after so many seconds without news.
+            last_id: The last id that the listener has seen. The id of another run is ignored.
+            keep_alive: Seconds without news until a comment is sent.
         """
         run, _, number = last_id.rpartition(".")
         is_ours = run == self.id and number.isdecimal() and len(number) <= MAX_DIGITS
@@ -284,11 +284,11 @@ async def _in_time(news: asyncio.Event, seconds: float | None) -> bool:
 
 @contextmanager
 def refused_input(run: Run, said: Sequence[Part] = ()) -> Iterator[None]:
-    """A turn that fails with a ValueError before it begins was given what it cannot take: a file that the
-    provider API does not know, or other arguments than the tool has. Raises `AskError` for it.
+    """Raise `AskError` if the turn fails with a ValueError before it begins. Then the client sent a file that
+    the provider API does not know, or arguments that the tool does not have.
 
-    `said`: the message. The error names the media types of its files that the provider API's error names, or
-    else all of them.
+    `said`: the message. The error names the media types of its files: only the types that the ValueError
+    names, or else all.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""The JSON that clients send and get, as types: what the OpenAPI document says of them.
+"""The JSON that clients send and get, as types for the OpenAPI document.
 
 Owns: these shapes. Must never know: HTTP, a turn, or how they are read and written: the front end of plain
 JSON does that, and the tests compare both.
@@ -21,7 +21,7 @@ Id: TypeAlias = Annotated[str, Meta(min_length=1, max_length=MAX_ID_CHARACTERS)]
 
 
 class _Sent(Struct, forbid_unknown_fields=True):
-    """Base of what clients send: an unknown member is an error."""
+    """Base of the requests: an unknown member is an error."""
 
 
 # ------------------------------------------------------------------------------------------ requests

@@ -1,4 +1,4 @@
-"""What a client is shown of a stored conversation.
+"""A stored conversation as a client sees it.
 
 Owns: the way from a snapshot to the value that front ends take. Must never know: HTTP, or a turn that runs.
 """
@@ -20,7 +20,7 @@ __all__ = ["rows_of", "shown_of"]
 
 
 def shown_of(snapshot: ConversationSnapshot | None) -> Shown:
-    """Give what a front end shows of a conversation; of one that is not stored, that there is nothing."""
+    """Give a conversation as a front end shows it; an empty history if it is not stored."""
     if snapshot is None:
         return Shown(history=History(turns=()), conversation_id="")
     id = snapshot.info.state.conversation_id
@@ -30,8 +30,8 @@ def shown_of(snapshot: ConversationSnapshot | None) -> Shown:
 def rows_of(page: Summaries, prefix: str) -> list[dict[str, Any]]:
     """Give the rows of a list of conversations, by the names that a client may use.
 
-    The client has sent the cursor: a store that trusts it may list what is another user's. Such a row is
-    left out.
+    The client has sent the cursor: a store that trusts it may list rows of another user. These are left
+    out.
     """
     return [
         {

@@ -1,4 +1,4 @@
-"""What a stored conversation says of its newest turn, for a run that tells it again or goes on with it.
+"""Reads the newest turn of a stored conversation, for a run that tells it again or goes on with it.
 
 Owns: these readings of a snapshot. Must never know: HTTP, or how a turn is driven.
 """
@@ -47,10 +47,10 @@ def call_ids(pieces: Sequence[Piece]) -> set[str]:
 
 
 def unfinished(snapshot: ConversationSnapshot, given: Collection[str]) -> tuple[Piece, ...]:
-    """What an unfinished turn has said, as far as it stays when it goes on.
+    """Give the pieces of an unfinished turn that stay when it goes on.
 
-    Not in it: text that broke off, which the model writes anew, and results of the newest calls that nobody
-    has given, which are told when they are there.
+    Left out: text that broke off, because the model writes it anew, and placeholders for the results of the
+    newest calls. The run tells the real results when they come.
     """
     if not snapshot.history.turns:
         return ()
@@ -70,12 +70,12 @@ def unfinished(snapshot: ConversationSnapshot, given: Collection[str]) -> tuple[
 
 
 def shown_pending(snapshot: ConversationSnapshot) -> tuple[PendingCall, ...]:
-    """Give the calls that a page shows as unfinished. Those of a turn that the user has stopped are not."""
+    """Give the calls that a page shows as unfinished, without calls in doubt of a turn that was stopped."""
     return not_in_doubt(snapshot.pending) if left_by(snapshot) == "stopped" else snapshot.pending
 
 
 def not_in_doubt(pending: Sequence[PendingCall]) -> tuple[PendingCall, ...]:
-    """Leave out the calls whose outcome is in doubt: no client can answer them."""
+    """Leave out the calls with an outcome in doubt: no client can answer them."""
     return tuple(call for call in pending if call.reason != "in_doubt")
 
 
@@ -91,14 +91,14 @@ def tell_stored(
     answered: Collection[str],
     result: ChatResult | None = None,
 ) -> None:
-    """Tell a run a turn as it is stored: the one that the run names, else `turn`.
+    """Fill a run with a stored turn: the turn of the run's `turn_ref`, else `turn`.
 
     Args:
-        run: It has told nothing yet.
-        snapshot: Where the turn is stored.
+        run: A run without events.
+        snapshot: The stored conversation with the turn.
         turn: The turn.
-        answered: The ids of the calls that the client has answered; it holds what stood before them.
-        result: What the turn gave, if that is known.
+        answered: The ids of the calls that the client has answered; it holds the pieces before them.
+        result: The result of the turn, if it is known.
     """
     id = snapshot.info.state.conversation_id
     turn = next((one for one in snapshot.history.turns if f"{id}-{one.number}" == run.turn_ref), turn)
@@ -115,7 +115,7 @@ def tell_stored(
 
 
 def tell_stopped(run: Run, snapshot: ConversationSnapshot) -> None:
-    """Tell a run the newest turn as far as it came before it was stopped. The run has told nothing yet."""
+    """Fill a run with the newest turn, up to the point of its stop. The run has no events yet."""
     run.was_stopped = True
     if snapshot.history.turns:
         run.before = pieces_of(snapshot.history.turns[-1], shown_pending(snapshot))

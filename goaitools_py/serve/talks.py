@@ -1,9 +1,9 @@
-"""What a client may do with one conversation: say something, answer calls, ask again, follow, stop.
+"""The requests of a client to one conversation: say something, answer calls, ask again, follow, stop.
 
 Owns: which turn a request means, also when it comes twice. Must never know: HTTP, or a front end.
 
 =========================================  ==========================================================
-the request                                what happens
+the request                                its effect
 =========================================  ==========================================================
 a message that runs, or has just run       its run is followed, from the beginning
 a message that was answered before         the stored reply is told, no model is asked
@@ -58,7 +58,7 @@ class Talk:
     Args:
         hub: The turns of this process.
         conversation: The conversation. Its turns do not wait for others.
-        who: Whose it is.
+        who: The owner.
         has_leases: The store knows whether another process runs a turn.
         has_flag: The store has a stop flag: with leases a stop then reaches other processes.
         can_erase: The store can delete and list.
@@ -126,7 +126,7 @@ class Talk:
         )
 
     async def again(self, ask: Ask) -> Run:
-        """Have a reply written again; see the table. `ask.again` must be set."""
+        """Let the model write a reply again; see the table. `ask.again` must be set."""
         assert ask.turn_id is not None
         if self._hub.running(self._key) is not None:
             raise TurnInProgressError("this server runs a turn of this conversation already")
@@ -150,8 +150,8 @@ class Talk:
         return await self.say(_with_turn_id(ask, f"{ask.turn_id[:200]}~{ref[-50:]}"))
 
     def _turn_named(self, snapshot: ConversationSnapshot, id: str) -> int | None:
-        """The place of the turn whose message has this id; of an id that is not ours, the newest one's. None
-        for a turn that is gone: the reply was written again before."""
+        """Find the index of the turn with a message of this id. An id that is not ours means the newest turn.
+        None for a turn that is gone: the reply was written again before."""
         prefix = re.escape(snapshot.info.state.conversation_id)
         found = re.fullmatch(rf"{prefix}-(\d{{1,12}})(?:u\d*)?", id)
         numbers = [turn.number for turn in snapshot.history.turns]
@@ -187,8 +187,8 @@ class Talk:
         raise NothingToResumeError("no call waits for these answers")
 
     async def catch_up(self, ask: Ask) -> Run:
-        """Answer the calls that wait for these answers. If none does: find what runs, go on with what nobody
-        runs, or tell the newest turn from the store."""
+        """Answer the calls that wait for these answers. If no call waits: follow the run, go on with a turn
+        that no process runs, or tell the newest turn from the store."""
         try:
             return await self.answer(ask)
         except (NothingToResumeError, TurnInProgressError):
@@ -220,8 +220,8 @@ class Talk:
         """Find the run, or tell how the newest turn stands. A run that has just ended is found, too: the
         client may have read the history before its end.
 
-        `goes_on`: begins a run if there is none. "turn" goes on with an unfinished turn that nobody runs;
-        "messages" also answers messages that wait without a turn. "" only looks.
+        `goes_on`: begins a run if there is no run. "turn" goes on with an unfinished turn that no process
+        runs; "messages" also answers messages that wait without a turn. "" only looks.
         """
         run = await self._hub.find_anywhere(self._key)
         if run is not None and not run.is_over:
@@ -242,13 +242,13 @@ class Talk:
         return run if run is not None and run.is_good else _STATUS[left]
 
     async def seen(self) -> tuple[ConversationSnapshot | None, TurnStatus]:
-        """Read what is stored, and tell how the newest turn stands."""
+        """Read the stored conversation, and tell the status of the newest turn."""
         is_known = await self._hub.is_running_anywhere(self._key)  # first: a turn may end meanwhile
         snapshot, is_held = await self._found()
         return snapshot, "running" if is_known or is_held else _STATUS[left_by(snapshot)]
 
     async def _found(self) -> tuple[ConversationSnapshot | None, bool]:
-        """What is stored, and whether a process runs the unfinished turn in it."""
+        """Give the stored conversation, and whether a process runs its unfinished turn."""
         snapshot = await self._conversation.snapshot()
         if left_by(snapshot) != "unfinished" or not self._has_leases:
             return snapshot, False
@@ -262,8 +262,8 @@ class Talk:
     # ---------------------------------------------------------------------------------------- stop
 
     async def stop(self) -> bool:
-        """Stop the turn that runs, or was left by a process that died. False if there is none. It stays as it
-        is: the next message begins another one, and nobody goes on with it unless a user asks for it.
+        """Stop the turn that runs, or was left by a process that died. False without a turn. The turn stays
+        as it is: the next message begins another one. It goes on only if a user asks for it.
 
         When this returns the stop is in the store. A turn of another process is asked to stop, and does so at
         its next look; see `serve`.
@@ -311,10 +311,10 @@ class Talk:
         return False
 
     async def forget(self) -> None:
-        """Stop what runs, and erase the conversation, with the bytes that stand aside.
+        """Stop the running turn, and erase the conversation, with the bytes that stand aside.
 
         Raises `TurnInProgressError` if another process runs a turn, and could not be stopped. A store that
-        cannot delete, or cannot list, gets a reset: what stands aside cannot be found in it.
+        cannot delete, or cannot list, gets a reset: the bytes that stand aside cannot be found in it.
         """
         await self.stop()
         self._hub.forget(self._key)

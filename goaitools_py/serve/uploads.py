@@ -1,6 +1,6 @@
 """Reads a message of the user: JSON, or a form with files (``multipart/form-data``).
 
-Owns: the fields of the form, and what a form may hold at most. Must never know: a route, or who runs a turn.
+Owns: the fields of the form, and its limits. Must never know: a route, or who runs a turn.
 
 A page of another site can make a browser send a form without asking first, but not with a header of its own.
 So a form is taken only with ``Idempotency-Key``, which is the id of the message, too.
@@ -37,11 +37,11 @@ _EMPTY_FILES: Final = 100
 async def read_message(
     request: Request, limits: ServeLimits, front: FrontEnd, *, carries: bool = False
 ) -> Ask:
-    """Read what the user says. A form has the field ``text``, any number of ``file``, and ``again``.
+    """Read the user's message. A form has the field ``text``, any number of ``file``, and ``again``.
 
     Args:
         request: The request; its body is read here.
-        limits: What a body may hold.
+        limits: The limits of a body.
         front: Reads a body that is JSON.
         carries: The client carries the state: the form has ``state`` and ``conversation``, and no ``again``.
 
@@ -93,7 +93,7 @@ async def _form_of(request: Request, limits: ServeLimits, names: frozenset[str])
 
 
 class _Form:
-    """A form as it comes. What it holds is bounded by the length of the body, which the caller bounds."""
+    """A form as it comes. The caller bounds the length of the body, and so the size of the form."""
 
     def __init__(self, names: frozenset[str], files: int) -> None:
         self.fields: dict[str, str] = {}
@@ -127,7 +127,7 @@ class _Form:
         self._headers, self._data = {}, bytearray()
 
     def _header_ends(self) -> None:
-        # The parser reads header values as Latin-1; here they stay what they are as bytes.
+        # The parser reads header values as Latin-1. Decode the bytes in the same way, so no byte changes.
         name, value = (bytes(one).decode("latin-1") for one in self._header)
         self._headers[name.strip().lower()] = value
         self._header = [bytearray(), bytearray()]
@@ -146,7 +146,7 @@ class _Form:
             raise AskError(f"the fields of a form are {known}, each once, and {_FILE}, which has a file name")
 
     def _take_file(self, name: str) -> None:
-        # Some clients send folders. A browser sends an empty file without a name where none was chosen.
+        # Some clients send folders. A browser sends an empty file without a name if the user chose no file.
         name = "".join(filter(str.isprintable, _FOLDERS.split(name)[-1])).strip()
         if not name and not self._data:
             return

@@ -1,6 +1,6 @@
-"""Who asks, and whose conversation it is.
+"""The client that asks, and the owner of the conversation.
 
-Owns: what the program's `key` function answers. Must never know: HTTP beyond a status, or a turn.
+Owns: the answer of the program's `key` function. Must never know: HTTP beyond a status, or a turn.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["KeyFunction", "NotTrusted", "NotWhoError", "Refused", "Who", "checked_binding", "who_of"]
 
 NAME: Final = re.compile(r"[A-Za-z0-9._~@:+-]{1,128}")
-"""What a client may call a conversation. No slash: it would make one key of two names."""
+"""Names that a client may give a conversation. No slash: it would make one key of two names."""
 
 
 class Refused(GoAIToolsError):  # noqa: N818 - an answer, not a fault
@@ -44,19 +44,19 @@ class NotTrusted(Refused):
 
 
 class NotWhoError(Exception):
-    """What the `key` function returned cannot be used. The text has no content, so that a log may have it."""
+    """The result of the `key` function cannot be used. The text has no content, so a log may have it."""
 
 
 class Who(Given, frozen=True):
-    """Whose conversation a request is about.
+    """The owner and the key of the conversation that a request is about.
 
     Attributes:
         key: The conversation's key in the store. Make it of the user whom you have authenticated and of the
             name, such as ``f"{user}/{name}"``.
-        owner: Whose turns are counted together for `ServeLimits.turns_per_owner`; "" takes the key.
+        owner: The turns of one owner count together for `ServeLimits.turns_per_owner`; "" takes the key.
         prefix: The beginning of all keys of this user, such as ``f"{user}/"``, for the list of
             conversations; "" if there is no list.
-        binding: For sealed codecs: what the conversation belongs to.
+        binding: For sealed codecs: the owner of the conversation.
         options: Options of each turn by name, such as ``{"deps": database}``; see `ChatOptions`.
         trusted: True if the caller is a program of yours, such as a game server. It may append events, and
             give turns `context` and `metadata`. A page may not: the model believes an event.
@@ -82,8 +82,9 @@ _OURS: Final = frozenset({"user", "messages", "turn_id", "conversation_id", "bin
 
 
 async def who_of(key: KeyFunction, request: Request, name: str) -> Who:
-    """Ask whose conversation it is. Raises `AskError` for a name that no conversation may have, and
-    `NotWhoError` for an answer that no turn could begin with: the program is wrong, and not the client."""
+    """Ask the program for the owner of the conversation. Raises `AskError` for a name that no conversation
+    may have, and `NotWhoError` for an answer that a turn cannot use: then the program is wrong, not the
+    client."""
     if name and (NAME.fullmatch(name) is None or not name.strip(".")):
         raise AskError("the name of a conversation has 1 to 128 letters, digits and . _ ~ @ : + -")
     who = key(request, name)

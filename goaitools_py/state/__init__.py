@@ -1,4 +1,4 @@
 """A conversation as one value, and that value as bytes.
 
-Owns: what a state is made of and how it is written. Must never know: how a turn runs, or a wire.
+Owns: the pieces of a state and how they are written. Must never know: how a turn runs, or a wire.
 """

@@ -29,7 +29,7 @@ Integers in the header are big-endian; a *varint* is unsigned LEB128 in its shor
     segment =  varint kind | varint stored_len | varint raw_len | varint entries | stored_len bytes
                kind     0 meta, 1 sealed, 2 hot, 3 inbox, 4 open; meta first and once, then ascending,
                         only sealed repeats. Later releases may add 5-31: a release that does not know
-                        such a kind must refuse the blob. They may also add 32-63 ("later"): a release
+                        the kind must refuse the blob. They may also add 32-63 ("later"): a release
                         that does not know these carries them unchanged. They stand last, ascending,
                         and may repeat
                bytes    one zstd frame: content size on, checksum off, dictionary id off, window at most
@@ -116,7 +116,7 @@ class Kind(enum.IntEnum):
 _KINDS: Final = tuple(Kind)
 
 IGNORABLE: Final = range(32, 64)
-"""The kinds of segments that later releases may add. This release carries such a segment unchanged."""
+"""The kinds of segments that later releases may add. This release carries these segments unchanged."""
 
 
 class Header(Value, frozen=True, kw_only=True):
@@ -149,7 +149,7 @@ class Segment(Value, frozen=True, kw_only=True, eq=False):
         entries: How many wire entries it holds; 0 in a meta.
         raw_len: Its size in bytes when inflated.
         stored: Its bytes as they stand in a blob with the compression byte `compression`.
-        media: The media that its entries name by references; None if they name none.
+        media: The media that its entries name by references, or None.
         added: How many bytes its entries grow by when all media are put back.
     """
 
@@ -322,7 +322,7 @@ def compression_of(codec: Codec) -> int:
 
 
 def _recompressed(given: Segment, compression: int) -> Segment:
-    """Give the segment as a blob with this compression byte must hold it. All of a blob is inflated alike."""
+    """Give the segment in the form of this compression byte. A blob has one for all its segments."""
     if given.compression == compression:
         return given
     return _pack(given.kind, given.raw(), given.entries, compression)
@@ -388,7 +388,7 @@ def decode(
         StateCorruptError: Bytes were changed or lost.
         StateTooLargeError: It is beyond a limit.
         TypeError: It is neither bytes nor text.
-        ValueError: The binding does not suit the codec: a plain codec takes none, a keyed codec needs one.
+        ValueError: The binding does not suit the codec: only a keyed codec takes a binding, and needs it.
     """
     return decode_whole(blob, codec=codec, binding=binding, limits=limits)[0]
 

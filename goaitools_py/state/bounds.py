@@ -1,7 +1,7 @@
 """The bounds of stored numbers and names.
 
 Owns: these bounds, as types for the reader and as functions for the writer. Must never know: which record has
-such a number.
+a number.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A closed turn: its entries, the record that describes them, and its number.
 
 Owns: these values, the steps that keep entries, letters and counts together, and the names of turn facts.
-Must never know: the meta data of a state, or what an entry says.
+Must never know: the meta data of a state, or the content of an entry.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Iteration(Value, frozen=True, kw_only=True):
     @property
     def call_ms(self) -> tuple[int, ...]:
         """How long each call of its reply ran, in milliseconds, without calls that the provider ran itself;
-        () if none took a millisecond, or if that was not recorded."""
+        () if each took less than a millisecond, or if the times were not recorded."""
         return iteration_end(self.more).s if self.more else ()
 
     @property
@@ -169,7 +169,7 @@ class ClosedTurn(Value, frozen=True):
         """Give the last reply, and the replies directly before it that its provider had paused.
 
         Tool results may follow the last reply: its calls were not allowed, or had no result when the turn was
-        closed. A last model call whose reply was empty has no entry, and there is nothing to give.
+        closed. A last model call with an empty reply has no entry, and there is nothing to give.
         """
         last = self.record.iterations[-1] if self.record.iterations else None
         if last is not None and last.roles and ASSISTANT not in last.roles and last.usage.requests:
@@ -203,7 +203,7 @@ class ClosedTurn(Value, frozen=True):
     def with_entries(self, entries: Sequence[bytes]) -> ClosedTurn:
         """Put another entry into each place. An empty one removes the place; see `without`.
 
-        Gives the same object if each entry is the one that the turn has.
+        Gives the same object if each entry is the turn's own object.
         """
         if all(new is old for new, old in zip(entries, self.entries, strict=True)):
             return self

@@ -47,13 +47,13 @@ SUITE_AES_256_GCM: Final = 0x21
 SUITES: Final = {SUITE_PLAIN: "plain", SUITE_HMAC_SHA256: "signed", SUITE_AES_256_GCM: "encrypted"}
 _DIGEST_BYTES: Final = 16
 SEAL_BYTES: Final = {SUITE_PLAIN: _DIGEST_BYTES, SUITE_HMAC_SHA256: 32, SUITE_AES_256_GCM: 64}
-"""The bytes between the header and what follows the seal: the directory if there is one, else the body."""
+"""The length of the seal, in bytes. It stands between the header and the directory, or else the body."""
 
 
 class BlobLimits(Given, frozen=True, kw_only=True):
     """How large a state may be. Writing checks it, and reading checks it before anything is allocated.
 
-    A paid reply may make a state up to twice as large. Such a state can be read; see `hard_limits`.
+    A paid reply may make a state up to twice as large. This state can be read; see `hard_limits`.
 
     Raises:
         TypeError: A limit is not a whole number.
@@ -67,7 +67,7 @@ class BlobLimits(Given, frozen=True, kw_only=True):
     max_entries: int = 10_000
     """Wire entries of all segments together."""
     max_segments: int = 1024
-    """Four times what 16 MiB fill when segments are sealed at 64 KiB."""
+    """Four times the number of 64 KiB segments in 16 MiB."""
     max_meta_bytes: int = 256 * 2**10
     """The meta, inflated. It is read on every turn and does not grow with the history."""
     max_values: int = 1_000_000
@@ -217,7 +217,7 @@ class Plain(Given, frozen=True, kw_only=True):
     """A digest that finds accidental damage, for trusted storage. `PLAIN` is this codec with default limits.
 
     ``Chat(backend, codec=Plain(limits=BlobLimits(max_decoded_bytes=64 * 2**20)))``. Give the same limits
-    wherever such a state is read.
+    wherever this state is read.
     """
 
     suite: ClassVar[int] = SUITE_PLAIN

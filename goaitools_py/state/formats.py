@@ -1,11 +1,11 @@
 """The versions of the state's format, and the steps between an older version and the newest one.
 
 Owns: the table of versions, the choice of the version that a blob is written in, and the codec that asks for
-an older one. Must never know: bytes, or what a segment says.
+an older one. Must never know: bytes, or the content of a segment.
 
 All of the package works with segments and parts of the newest version. A blob of an older version is brought
-up when it is read, and brought down when it has to be written for workers of an older release. What an older
-version has no place for is never dropped: then the blob is written in the next version that has one.
+up when it is read, and brought down when it has to be written for workers of an older release. No value is
+dropped. If an older version has no place for a value, the blob is written in the next version that has one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["FORMAT_VERSIONS", "NEWEST", "OLDER", "Pieces", "Steps", "brought_up"
 FORMAT_VERSIONS: Final[dict[int, str]] = {
     1: "16-byte header, sealed body of segments, zstd with a shipped dictionary",
 }
-"""What each format version changed, in one line. This release reads and writes each version of it."""
+"""The changes of each format version, in one line. This release reads and writes all of these versions."""
 
 NEWEST: Final = 1
 
@@ -30,11 +30,11 @@ Pieces: TypeAlias = tuple[Sequence[Any], Sequence[Part]]
 
 
 class Steps(NamedTuple):
-    """How an older version and the newest one become each other. Both steps are pure.
+    """Convert between an older version and the newest one. Both steps are pure.
 
     Attributes:
-        up: From the segments and parts of the older version to those of the newest.
-        down: The way back; None if the older version has no place for something in them.
+        up: From the segments and parts of the older version to the newest.
+        down: The way back; it gives None if the older version has no place for something in them.
     """
 
     up: Callable[[Sequence[Any], Sequence[Part]], Pieces]
@@ -42,11 +42,11 @@ class Steps(NamedTuple):
 
 
 OLDER: Final[dict[int, Steps]] = {}
-"""The older versions of `FORMAT_VERSIONS`. There is none before version 1."""
+"""The older versions of `FORMAT_VERSIONS`. Empty: version 1 is the first."""
 
 
 def brought_up(version: int, segments: Sequence[Any], parts: Sequence[Part]) -> Pieces:
-    """Give what a blob of this version holds as the newest version holds it."""
+    """Convert the content of a blob of this version to the newest version."""
     return OLDER[version].up(segments, parts)
 
 
@@ -72,7 +72,7 @@ def writing(codec: Codec, version: int | None) -> Codec:
 
     Raises:
         TypeError: The version is not an int.
-        ValueError: This release does not write such a version.
+        ValueError: This release does not write this version.
     """
     if version is None:
         return codec

@@ -1,7 +1,7 @@
 """zstd frames: compressed with a level and dictionary 1, inflated within exact bounds.
 
 Owns: zstd contexts, the shipped dictionaries by compression byte, the checks that bound memory.
-Must never know: what a frame is a part of.
+Must never know: the segment or part that a frame belongs to.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def newer(found: str, expected: str) -> StateVersionError:
 
 
 def corrupt(found: str) -> StateCorruptError:
-    """The error for a state of which bytes were changed or lost."""
+    """Make the error for a state with changed or lost bytes."""
     return StateCorruptError(f"state is damaged: {found}; {RESTORE}")
 
 
@@ -146,7 +146,7 @@ def compress(raw: bytes, effort: Effort) -> bytes:
 def check_frame(stored: bytes, raw_len: int) -> None:
     """Refuse a frame if its header and the segment's head state different sizes.
 
-    This is what bounds memory. python-zstandard ignores `max_output_size` once a frame states its size
+    This check bounds memory. python-zstandard ignores `max_output_size` once a frame states its size
     (8 KB became 256 MB, and 13 bytes a MemoryError), and takes a skippable frame for an empty one.
     """
     if not stored.startswith(zstandard.FRAME_HEADER):

@@ -1,12 +1,12 @@
 """Read rows of a later release of this format: keep its new names, refuse its new values.
 
-Owns: reading a row with unknown names without losing a byte, and the difference between such a row and one
-that breaks a rule. Must never know: how a row is written, or which operation keeps it.
+Owns: reading a row with unknown names without losing a byte, and telling this row from a row that breaks a
+rule. Must never know: how a row is written, or which operation keeps it.
 
-A later release of the same format version may add names to the object that ends a row, to the meta data, to
-the open turn and to its calls. This release keeps them as raw bytes. A later release may also use a letter, a
-state or a flag that this release does not know. Such a state is not damaged, but this release cannot
-understand it. So it raises `StateVersionError`: then no turn begins afresh, and nothing is set aside.
+A later release of the same format version may add names: to the object that ends a row, the meta data, the
+open turn and its calls. This release keeps them as raw bytes. A later release may also use a letter, a
+state or a flag that this release does not know. Then the conversation's state is not damaged, but this
+release cannot read it. So it raises `StateVersionError`: no turn begins afresh, and nothing is set aside.
 
 A reader calls this module only where its strict reading has failed. So a usual turn does not pay for it.
 """

@@ -1,15 +1,15 @@
 """Media once: large base64 in an entry is stored as a reference, and the decoded bytes as a part.
 
-Owns: which text is cut out of an entry, the form of a reference, and the way back. Must never know: what an
-entry says, or which provider wrote it.
+Owns: which text is cut out of an entry, the form of a reference, and the way back. Must never know: the
+content of an entry, or which provider wrote it.
 
 ::
 
     reference = FF | SHA-256 of the decoded bytes, 43 characters of base64url | FF
 
-FF never occurs in UTF-8, and so in no entry. What stands between two quotation marks, after an optional
-``data:…,``, and is canonical base64 of 4,096 bytes or more, is cut out. All other text stays as it is, such
-as base64 without its padding. Encoding the decoded bytes gives exactly the text that was cut out, so a
+FF never occurs in UTF-8, and so in no entry. This module cuts out text between two quotation marks, after an
+optional ``data:…,``, if it is canonical base64 of 4,096 bytes or more. All other text stays as it is, for
+example base64 without its padding. Encoding the decoded bytes gives exactly the text that was cut out, so a
 provider gets the same bytes in every request.
 
 Only segments and records of the archive hold references. Each function that gives entries gives them whole.
@@ -51,7 +51,7 @@ _REFERENCE_BYTES: Final = _DIGEST_CHARACTERS + 2
 
 
 class Medium(Value, frozen=True, eq=False):
-    """The decoded bytes of one medium: its part, and what opens the part."""
+    """The decoded bytes of one medium: its part, and the codec and binding that open the part."""
 
     part: Part
     codec: Codec = PLAIN
@@ -115,7 +115,7 @@ def _cut(entry: bytes, media: dict[bytes, Medium]) -> bytes:
 
 
 def _decoded(text: bytes) -> bytes | None:
-    """Give what base64 stands for; None if it is not canonical, or too short or too long for a part."""
+    """Decode base64. None if it is not canonical, or too short or too long for a part."""
     if len(text) < _LEAST_TEXT or len(text) % 4:
         return None
     try:

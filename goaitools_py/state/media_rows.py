@@ -1,11 +1,11 @@
-"""The media of a state: which are kept, and which part is whose.
+"""Decides which media stay in a state, and which part belongs to each row.
 
 Owns: the rows of the meta data, the parts that belong to them by order, and when a medium leaves a state.
-Must never know: what an entry says, or what is in a record of the archive.
+Must never know: the content of an entry, or of a record of the archive.
 
-A medium stays while an entry names it, or while the archive may have a record that does. Its row has the
-number of the newest cut whose record names it. So a medium that no entry names stays until all records up to
-that number have left the archive.
+A medium stays while an entry names it, or while the archive may have a record that names it. Its row has the
+number of the newest cut with a record that names it. So a medium that no entry names stays until all records
+up to that number have left the archive.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ __all__ = [
 ]
 
 _ROW_BYTES: Final = 512
-"""Of the meta data's limit, so many bytes are counted for each medium."""
+"""Each medium counts as this many bytes of the meta data's limit."""
 _PART_BYTES: Final = 512
 """More than a part takes beside its content."""
 
 
 class Written(NamedTuple):
-    """A state as its blob has it: segments, parts, and the bytes that references stand for."""
+    """A state in the form of its blob: segments, parts, and by how many bytes the media enlarge it."""
 
     segments: list[Segment]
     parts: tuple[Part, ...]
@@ -82,9 +82,9 @@ def resolved(segments: Sequence[Segment], media: Media, limits: BlobLimits) -> l
 
 
 def _oldest_archived(meta: Meta, records: int) -> int | None:
-    """Give the number of the oldest of the newest so many records; None without records.
+    """Give the number of the oldest record in the archive; None without records.
 
-    0, the lowest number, if the journal of cuts has forgotten it.
+    `records`: how many the archive has. 0, the lowest number, if the journal of cuts has forgotten it.
     """
     if not records:
         return None
@@ -135,6 +135,7 @@ def with_rows(
     held = _held(meta, parts)
     most = min(MAX_MEDIA, limits.max_segments // 4, limits.max_meta_bytes // _ROW_BYTES)
     room = limits.max_media_bytes - sum([own[name].stored_len for name in held])
+    # The archive is not opened here. So its media cannot be put back into entries, and must stay.
     kept = dict.fromkeys(name for name in rows if name in held)
     for name in dict.fromkeys((*(name for name in rows if name in named), *named)):
         size = named[name].part.raw_len + _PART_BYTES
@@ -152,7 +153,7 @@ def with_rows(
     )
     media = [own.get(name) or seen.setdefault(name, named[name].part) for name in ordered]
     others = [part for part in parts if part.kind != MEDIA]
-    placed = tuple(sorted([*others, *media], key=_kind_of))  # stable
+    placed = tuple(sorted([*others, *media], key=_kind_of))  # stable: media stay in the order of their rows
     return meta, Written(list(segments), placed, sum([segment.added for segment in segments]))
 
 
@@ -168,18 +169,18 @@ def _without(segment: Segment, gone: Collection[bytes]) -> Segment:
 def with_archived(
     meta: Meta, parts: Sequence[Part], media: Media, number: int
 ) -> tuple[Meta, tuple[Part, ...]]:
-    """Give meta data and parts after a cut whose record names these media. `number`: that of the cut."""
+    """Give meta data and parts after cut `number`. The record of the cut names these media."""
     rows = {row.digest.encode(): row for row in meta.media}
     added = [medium.part for name, medium in media.items() if name not in rows]
     for name in media:
         row = rows.get(name) or MediaRow(name.decode(), 0)
         rows[name] = row._replace(archived=max(1, number))
     meta = msgspec.structs.replace(meta, media=tuple(rows.values()))
-    return meta, tuple(sorted([*parts, *added], key=_kind_of))  # stable
+    return meta, tuple(sorted([*parts, *added], key=_kind_of))  # stable: as in `with_rows`
 
 
 def with_archived_only(meta: Meta, named: Mapping[bytes, int]) -> Meta:
-    """Give meta data whose archive names exactly these media, each with the number of its newest cut."""
+    """Give meta data for an archive that names exactly these media, by the number of their newest cut."""
     rows = []
     for row in meta.media:
         number = named.get(row.digest.encode())
@@ -197,7 +198,7 @@ def media_size(parts: Sequence[Part]) -> tuple[int, int]:
 
 
 def media_weight(meta: Meta, parts: Sequence[Part], segments: Sequence[Segment]) -> int:
-    """Count at most the bytes that the media of closed turns and of the archive take in a blob."""
+    """Give an upper limit of the bytes that the media of closed turns and of the archive take in a blob."""
     known = {
         row.digest.encode(): part
         for row, part in zip(meta.media, [part for part in parts if part.kind == MEDIA], strict=True)
@@ -216,6 +217,6 @@ def archived_bytes(meta: Meta, parts: Sequence[Part], segments: Sequence[Segment
 
 
 def only_archived(segments: Sequence[Segment], media: Media) -> int:
-    """Count the bytes of those of the media that no segment names."""
+    """Count the bytes of the media that no segment names."""
     named = _named(segments)
     return sum([medium.part.stored_len for name, medium in media.items() if name not in named])

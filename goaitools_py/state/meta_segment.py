@@ -1,7 +1,7 @@
 """Write the meta data of a state as a segment, and read it again.
 
 Owns: the bounds of the meta data's fields as they are written, and the keys of a later release. Must never
-know: what a field means to a turn.
+know: the meaning of a field to a turn.
 
 The segment is one JSON object. `later` reads it once more where the strict reader refuses it.
 """

@@ -1,7 +1,7 @@
 """Write the unfinished turn as a segment, and read it again.
 
 Owns: the journal: the iterations so far, the calls with their states and results, and the names that a later
-release added to them. Must never know: what a turn does next.
+release added to them. Must never know: the next step of a turn.
 """
 
 from __future__ import annotations
@@ -120,6 +120,7 @@ def open_segment(turn: OpenTurn) -> Segment:
         facts=dict(turn.facts),
     )
     column = later.with_members(as_json(row), turn.extras)
+    # The journal, too: the results of its calls may hold large media.
     (*entries, column), media = cut_out([*turn.entries, column])
     return stored_segment(Kind.OPEN, entries, column, media)
 
@@ -142,6 +143,7 @@ def _call_row(call: JournalCall) -> _CallRow | msgspec.Raw:
     extras = dict(call.extras)
     parts = extras.pop("parts", None)
     raw = as_json(row)
+    # The kept bytes are valid only while they equal the parts: the call may have another result now.
     if parts is not None and _parts_of(bytes(parts)) == call.parts:
         raw = rawjson.replaced(raw, {"parts": bytes(parts)})
     return msgspec.Raw(later.with_members(raw, extras))
@@ -213,8 +215,8 @@ def _open_row(column: bytes) -> tuple[_OpenRow, _Extras, Sequence[_Extras]]:
 def _split_call(data: bytes) -> tuple[bytes, _Extras]:
     """Split one call's row: the row with the names that are known, and the names that a later release added.
 
-    A `Part` has no field for such names. So where a part has some, all parts of the call are also kept as
-    they are written, for as long as the call has these parts.
+    A `Part` has no field for the names of a later release. So if a part has one, all parts of the call are
+    also kept as they are written, for as long as the call has these parts.
     """
     known, extras = later.split_object(data, _CALL_KEYS)
     parts = rawjson.members(known).get("parts")

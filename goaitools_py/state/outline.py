@@ -1,6 +1,6 @@
-"""What the header and the directory of a blob say, which anybody can read.
+"""The facts in the header and the directory of a blob, which anybody can read.
 
-Owns: the reading of both without a key. Must never know: what is sealed.
+Owns: the reading of both without a key. Must never know: the sealed content.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Parts: pieces of a conversation that stand behind the body of a blob, or outside of it.
 
 Owns: the value of a part, the directory that lists all parts, and how a part is packed and protected. Must
-never know: what the entries of a part say, or which place keeps a part that is not in the blob.
+never know: the content of a part's entries, or which place keeps a part that is not in the blob.
 
 ::
 
@@ -60,7 +60,7 @@ ARCHIVE: Final = 64
 MEDIA: Final = 65
 _KNOWN: Final = (SEALED_HISTORY, ARCHIVE, MEDIA)
 IGNORABLE_PARTS: Final = range(96, 128)
-"""The kinds of parts that later releases may add. This release carries such a part unchanged."""
+"""The kinds of parts that later releases may add. This release carries these parts unchanged."""
 
 INLINE: Final = 0
 ELSEWHERE: Final = 1
@@ -289,7 +289,7 @@ def read_directory(
 
     Raises:
         StateCorruptError: The directory is cut off, or lists more than the blob can hold.
-        StateVersionError: It lists no part; this release never writes such a directory.
+        StateVersionError: It lists no part; this release never writes an empty directory.
         StateTooLargeError: It lists more parts than `max_segments`.
     """
     (count,), at = read_varints(source, at, 1)
@@ -338,7 +338,7 @@ def with_bytes(parts: Iterable[Part], source: bytes) -> tuple[tuple[Part, ...], 
 
 
 def most_inflated(limits: BlobLimits) -> int:
-    """Count how many bytes the archive and the media in a blob may have when they are inflated. Whoever reads
+    """Count how many bytes the archive and the media in a blob may have when they are inflated. A reader of
     a whole archive has all of it in memory, and a few hundred bytes may stand for 8 MiB.
 
     A cut leaves the archive half of this. Beside that there is room for the media of the largest history, so

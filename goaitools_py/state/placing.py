@@ -1,7 +1,7 @@
 """Take parts out of a blob, put them back, and check them.
 
 Owns: the pure steps from one blob to another with the same parts at other places. Must never know: which
-place keeps the parts that are elsewhere, or what any part says.
+place keeps the parts that are elsewhere, or the content of any part.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def attach(
         binding: For sealed codecs: the owner of the blob.
 
     Raises:
-        StateCorruptError: The bytes that are given for a digest have another digest.
+        StateCorruptError: The bytes for a digest have another digest.
         StateError: The blob cannot be read.
     """
     segments, parts = blobs.decode_whole(blob, codec=codec, binding=binding, limits=hard_limits(codec))
@@ -54,6 +54,7 @@ def attach(
     for part in parts:
         found = stored.get(part.digest) if part.place == ELSEWHERE else None
         if found is not None:
+            # The seal covers the digest only. Without this check a wrong part would get into the blob.
             if hashlib.sha256(found).digest() != part.digest:
                 raise frames.corrupt("the bytes of a part are not those that its digest names")
             part = replace(part, place=INLINE, stored=found)
@@ -89,7 +90,7 @@ def verify_state(
 ) -> tuple[bytes, ...]:
     """Check a whole blob: its seal, the digest of each part in it, and that each segment and part opens.
 
-    A turn checks only what it reads. Call this for backups, and after a migration of a database.
+    A turn checks only the pieces that it reads. Call this for backups, and after a migration of a database.
 
     Args:
         blob: The stored value.

@@ -1,7 +1,7 @@
 """The records of a state beside its closed turns: meta data, the inbox, the open turn's journal.
 
-Owns: these values, and what the meta data say of models, cuts and cost. Must never know: how they are written
-to bytes, or what an entry says.
+Owns: these values, and the facts of the meta data about models, cuts and cost. Must never know: how they are
+written to bytes, or the content of an entry.
 """
 
 from __future__ import annotations
@@ -124,8 +124,8 @@ class RingRow(NamedTuple):
 
 
 class MediaRow(NamedTuple):
-    """One medium: the digest of its bytes, and the number of the newest cut whose record in the archive has
-    it; 0 if none has. Its part has the same place among the parts with media."""
+    """One medium: the digest of its bytes, and the number of the newest cut with a record in the archive that
+    names it; 0 without a record. Its part has the same place among the parts with media."""
 
     digest: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{43}\Z")]
     archived: Count
@@ -133,10 +133,10 @@ class MediaRow(NamedTuple):
 
 
 MAX_RESTS: Final = 4
-"""How many compactors a state knows that rest."""
+"""How many resting compactors a state records."""
 
 MAX_MEDIA: Final = 256
-"""How many different media a state stores once. Those beyond stay in their entries."""
+"""How many different media a state stores once. All further media stay in their entries."""
 
 
 class Meta(Value, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -151,8 +151,8 @@ class Meta(Value, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_
     usage, reasoning in it that leaves with the turn, tokens estimated for the newest messages, their real
     number, tokens around the history, and if a server cuts the prompt the tokens that it leaves].
     `cost`: [billionths of a US dollar for the calls of known price, number of calls of unknown price].
-    `warned`: how many marks were reported, four bits each for the context window, the blob's bytes, those
-    inflated, and entries.
+    `warned`: how many marks were reported, four bits each for the context window, the blob's bytes, the
+    inflated bytes, and entries.
     `turn`: ids and messages of the unfinished turn as digests; `ring`: the rows of finished turns.
     `systems`: there are, or were, system messages in the history.
     `signed`: there are blocks with a provider's signature over everything before them; `unbound`: the
@@ -161,17 +161,17 @@ class Meta(Value, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_
     since the epoch; 0: no end).
     `info`: the metadata of turns that have left the history, up to 4 KiB; `said`: the metadata of the
     messages that wait in the inbox.
-    `rules`: the version of the rules by which the closed history was last found valid; 0 for none.
+    `rules`: the version of the rules by which the closed history was last found valid; 0: never checked.
     `failed`: class and code of the error of a turn that failed before a model accepted any of it. Other
     turns have them as their fact "failed".
-    `ask_failed`: the length of the conversation when a compactor last asked a model in vain; see `questions`.
+    `ask_failed`: lengths at the last failed question of a compactor to a model, and since; see `questions`.
     `rests`: a row for each compactor that rests; see `history.rewrite.resting`.
-    `title`, `about`: what the application says of the conversation; a model never sees it.
+    `title`, `about`: the application's texts about the conversation; a model never sees them.
     `models`: pairs (endpoint family, model); empty while all iterations have `family` and `model`.
     `output`: the digest of the format that the last request asked its answer in; "" for text.
     `gap`: the newest closed turn is not number `processed`. Then the next turn has its number as a fact.
     `media`: a row for each medium that is stored once. While a state is in memory, these are the rows that
-    were loaded, and those of the archive; the rows of new media are added when the state is written.
+    were loaded, and the rows of the archive; the rows of new media are added when the state is written.
     """
 
     _unshown = frozenset({"about", "info", "said", "title"})
@@ -229,9 +229,9 @@ _CUTS_KEPT: Final = 16
 
 
 class CutFacts(Value, frozen=True, kw_only=True):
-    """The object at the end of a cut's row: how many turns had ever been closed before the cut, and the size
-    in bytes and a digest of the entries that the cut took out of the history. `record`: the digest of the
-    cut's record in the archive; "" if there is none."""
+    """The object at the end of a cut's row. `number`: how many turns had ever been closed before the cut.
+    `size`, `digest`: bytes and a digest of the entries that the cut took out of the history. `record`: the
+    digest of the cut's record in the archive; "" without a record."""
 
     number: int
     size: int
@@ -371,14 +371,14 @@ class InboxItem(Value, frozen=True, kw_only=True):
 
     @property
     def speaker(self) -> str | None:
-        """Who said it, if that was told."""
+        """The speaker of the message, if it is recorded."""
         return inbox_end(self.more).who if self.more else None
 
 
 class JournalCall(Value, frozen=True, kw_only=True):
     """One call of the open reply.
 
-    `state`: "new", "waiting" (`reason` says for what), "started", or "done": then `flag` and `parts` are its
+    `state`: "new", "waiting" (see `reason`), "started", or "done": then `flag` and `parts` are its
     result. `extras`: the keys of a later release.
     """
 
@@ -431,7 +431,7 @@ class OpenTurn(Value, frozen=True, kw_only=True):
 
     @property
     def last_reply(self) -> tuple[bytes, ...]:
-        """The entries of the last model call's reply; () if it had none."""
+        """The entries of the last model call's reply; () without a reply."""
         roles = self.iterations[-1].roles if self.iterations else ""
         end = len(self.entries) - len(self.letters)
         return self.entries[end - (len(roles) - len(roles.rstrip(ASSISTANT))) : end]

@@ -1,6 +1,6 @@
 """Sealing a blob again: with the primary key, with another codec, or for another owner.
 
-Owns: one pure step from blob to blob. Must never know: a key, or what is in a segment.
+Owns: one pure step from blob to blob. Must never know: a key, or the content of a segment.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def rewrap(
 ) -> bytes:
     """Seal a state again. Its content, its revision and its times do not change.
 
-    With the codec alone, the first key of the keyring seals it, in the newest version of the format. A blob
-    that is so already is verified and returned as it is, so a loop over all rows writes only the others.
+    With the codec alone, the first key of the keyring seals it, in the newest version of the format. If the
+    blob has both already, it is verified and returned unchanged. So a loop over all rows writes few.
 
     Args:
         blob: The stored value.
-        codec: The one that opens it.
+        codec: The codec that opens it.
         binding: The owner of the blob.
         to: The codec to seal with, if it is another one. From `PLAIN` to a sealed codec, you vouch for bytes
             that were not authenticated before.

@@ -1,11 +1,11 @@
 """The JSON object that may stand at the end of a row: of an iteration, of a cut, of a waiting message.
 
 Owns: the names in these objects that this release knows, and their reading. Must never know: how a row is
-stored, or what an operation does with these values.
+stored, or how an operation uses these values.
 
 Later releases add names to these objects. This release keeps an object byte for byte, for as long as it keeps
-the row. Reading never fails: a known name with an odd value counts as absent, and unknown names are skipped
-without a look at their values, which may be numbers beyond all types, as ``1e400``.
+the row. Reading never fails. A known name with an odd value counts as absent. Unknown names are skipped, and
+their values are not read: they may be numbers beyond all types, as ``1e400``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class IterationEnd(msgspec.Struct, frozen=True):
 
     `m`: the place of its model among `Meta.models`. `who`: its speakers, each as the place among the messages
     of the user, counted from 0, and the name. `q`: the provider's id of the request. `s`: how long each call
-    of its reply ran that was not the provider's own to run, in milliseconds; absent if all are 0.
+    of its reply ran, in milliseconds, without calls that the provider ran itself; absent if all are 0.
     """
 
     m: Count = 0
@@ -88,17 +88,17 @@ def _members_of(kind: type[IterationEnd | CutEnd | InboxEnd]) -> dict[str, msgsp
 
 
 def iteration_end(raw: bytes | msgspec.Raw) -> IterationEnd:
-    """Read the object at the end of an iteration's row; b"" for none."""
+    """Read the object at the end of an iteration's row; b"": no object."""
     return _read(IterationEnd, bytes(raw))
 
 
 def cut_end(raw: bytes | msgspec.Raw) -> CutEnd:
-    """Read the object at the end of a cut's row; b"" for none."""
+    """Read the object at the end of a cut's row; b"": no object."""
     return _read(CutEnd, bytes(raw))
 
 
 def inbox_end(raw: bytes | msgspec.Raw) -> InboxEnd:
-    """Read the object at the end of the row of a waiting message; b"" for none."""
+    """Read the object at the end of the row of a waiting message; b"": no object."""
     return _read(InboxEnd, bytes(raw))
 
 
@@ -140,7 +140,7 @@ def _is_readable(decoder: msgspec.json.Decoder[Any] | None, value: bytes) -> boo
 
 def iteration_facts(index: int, who: Any, request_id: str = "") -> bytes:
     """Write the object at the end of an iteration's row: the place of its model, its speakers, and the id of
-    the request; b"" for none of them."""
+    the request; b"" without these facts."""
     facts: dict[str, Any] = {"m": index} if index else {}
     if who:
         facts["who"] = who
@@ -150,8 +150,8 @@ def iteration_facts(index: int, who: Any, request_id: str = "") -> bytes:
 
 
 def with_seconds(raw: bytes, seconds: Sequence[float]) -> bytes:
-    """Add to the object at the end of an iteration's row how long each call of its reply ran. Whatever else
-    the object has stays byte for byte. The very object if each call took less than a millisecond."""
+    """Add to the object at the end of an iteration's row how long each call of its reply ran. All other
+    members stay byte for byte. Gives the same object if each call took less than a millisecond."""
     times = [bounded(round(one * 1000)) for one in seconds]
     if not any(times) or iteration_end(raw).s:
         return raw

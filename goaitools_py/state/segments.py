@@ -1,7 +1,7 @@
 """Write entries, with a last line behind them, as a segment, and read both again.
 
-Owns: the lines of a segment, and the references to large media in them. Must never know: what an entry says,
-what stands in the last line, or how a segment is packed.
+Owns: the lines of a segment, and the references to large media in them. Must never know: the content of an
+entry or of the last line, or how a segment is packed.
 
 ::
 
@@ -111,7 +111,7 @@ def history_segment(
 ) -> Segment:
     """Write entries, and the line that follows them, as a segment; see `blob.segment`.
 
-    `behind`: history segments whose entries and last lines stand before these.
+    `behind`: history segments. Their entries and last lines stand before these.
     """
     stored, media = cut_out(entries)
     if not behind:
@@ -140,7 +140,7 @@ def stored_segment(
     count: int | None = None,
     is_minor: bool = False,
 ) -> Segment:
-    """Write entries that are stored text already as a segment. `media`: those that the references name.
+    """Write entries with references as a segment. `media`: the media that the references name.
 
     `count`: how many entries they are, if the pieces are not single entries.
     """
@@ -151,9 +151,9 @@ def stored_segment(
 
 
 def with_media(segment: Segment, media: Media) -> Segment:
-    """Give a segment those of the media that it names.
+    """Give a segment the media that it names.
 
-    Raises `StateInvalidError` if it names others, or has FF bytes that are no references.
+    Raises `StateInvalidError` if it names others, or has FF bytes that are not references.
     """
     names = references(segment.raw())
     if not names:
@@ -224,7 +224,7 @@ def turn_records(segment: Segment) -> list[TurnRecord]:
 
 
 def count_letters(segment: Segment) -> Counter[str]:
-    """Count the role letters of a history segment. It costs a part of what `turn_records` does."""
+    """Count the role letters of a history segment. It costs less than `turn_records`."""
     return letters_in(_lines(segment)[1])  # no media stand in this line, and they may be elsewhere
 
 
@@ -294,16 +294,16 @@ def _values(segment: Segment, most: int, *, is_exact: bool = False) -> int:
 
 
 _counted: Final[dict[tuple[int, int, int, bool], int]] = {}
-"""How many values segments have. Python's hash of bytes has a key of its own in each process, so nobody can
-make another segment with the same one."""
+"""How many values segments have. Python's hash of bytes has a key of its own in each process, so an attacker
+cannot make another segment with the same hash."""
 _MOST_COUNTED: Final = 4096
 
 
 def values_of_lines(raw: bytes, most: int) -> int:
     """Count the JSON values of raw text exactly, up to `most`.
 
-    Each line begins outside of strings: in a forged state a line may end within one, and who reads the next
-    line does not know.
+    The count begins anew outside of strings in each line. In a forged state a line may end within a string,
+    and the reader of the next line does not know that.
     """
     found = raw.count(b"\n")  # each line is at least one entry
     if found > most:

@@ -1,7 +1,7 @@
 """A conversation as a value, and its way to a blob and back.
 
-Owns: `ConversationState`, and how it grows by a turn. Must never know: what an entry says (a dialect knows),
-how a segment's lines are written (`segments` knows), or how bytes are sealed (`blob` knows).
+Owns: `ConversationState`, and how it grows by a turn. Must never know: the content of an entry (a dialect
+knows it), how a segment's lines are written (`segments` knows), or how bytes are sealed (`blob` knows).
 
 History is spliced, never parsed: a normal turn reads the meta and copies bytes.
 """
@@ -128,8 +128,8 @@ def _with_sealed(sealed: tuple[Segment, ...], hot: Segment) -> tuple[Segment, ..
 def closed_turns(state: ConversationState, *, checked: bool = True) -> list[ClosedTurn]:
     """Give the closed turns, oldest first.
 
-    `checked`: whether each entry must be a JSON object. Only who does not read entries, or mends them, takes
-    others.
+    `checked`: whether each entry must be a JSON object. Only a caller that does not read entries, or repairs
+    them, passes False.
 
     Raises `StateInvalidError` or `StateVersionError` if they cannot be read.
     """
@@ -193,7 +193,7 @@ class _Pile:
 
 
 def soft_limits(codec: Codec) -> BlobLimits:
-    """Give the limits that a turn must keep when it writes: those of the codec, else the defaults."""
+    """Give the limits that a turn must keep when it writes: the codec's limits, else the defaults."""
     return getattr(codec, "limits", None) or LIMITS
 
 
@@ -223,6 +223,7 @@ def dump_state(
     limits = limits or soft_limits(codec)
     segments, parts, added = written(state, soft_limits(codec), seen)
     if added:
+        # `encode` counts media as short references. The limit holds for entries with their media.
         size = added + sum([segment.raw_len for segment in segments])
         check_limit("max_decoded_bytes", limits.max_decoded_bytes, size)
     check_values(segments, limits.max_values)

@@ -23,7 +23,7 @@ __all__ = ["known_record", "stripped"]
 
 
 def stripped(state: ConversationState) -> tuple[ConversationState, int]:
-    """Give the state with only what this release knows, and how many names, segments and parts were removed.
+    """Remove names, segments and parts that this release does not know. Give the state, and their number.
 
     Gives the same object if the count is 0. Reads the turn columns, and writes the history anew if a row in
     them has an unknown name.

@@ -1,6 +1,6 @@
 """A blob as text, for cookies, JSON and columns that hold text only.
 
-Owns: ``gas1.`` and base64url without padding. Must never know: what is in a blob.
+Owns: ``gas1.`` and base64url without padding. Must never know: the content of a blob.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def state_from_text(text: str) -> bytes:
     """The state that `state_to_text` wrote. It is not verified here, but when something reads the state.
 
     Raises:
-        StateFormatError: Not such a text, or changed on the way.
+        StateFormatError: The text is not from `state_to_text`, or was changed on the way.
         TypeError: Not a text.
     """
     if not isinstance(text, str):

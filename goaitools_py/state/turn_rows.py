@@ -108,7 +108,7 @@ def _turn_column(record: TurnRecord) -> bytes:
 
 
 def turn_columns(records: Iterable[TurnRecord]) -> bytes:
-    """Write turns as the last line of a history segment. Join two such lines with a comma."""
+    """Write turns as the last line of a history segment. Join two of these lines with a comma."""
     return b",".join(_turn_column(record) for record in records)
 
 
@@ -156,7 +156,7 @@ def are_known(rows: Sequence[IterationRow]) -> bool:
 
 
 def checked_facts(facts: dict[str, Any]) -> dict[str, Any]:
-    """Give the facts, if those that this release uses have the types that it writes."""
+    """Check the types of the facts that this release uses, and give all facts."""
     flags = facts.get("flags", {})
     flags_are_text = isinstance(flags, dict) and all(isinstance(flag, str) for flag in flags.values())
     ids = facts.get("turn_ids", [])

@@ -1,6 +1,6 @@
 """Numbers as bytes: unsigned LEB128 in its shortest form, below 2**32.
 
-Owns: writing and strictly reading them. Must never know: what a number counts.
+Owns: writing and strictly reading them. Must never know: the meaning of a number.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def varints(*numbers: int) -> bytes:
 
 
 def read_varints(data: bytes, at: int, count: int) -> tuple[list[int], int]:
-    """So many numbers, and where the next byte is. Raises `StateCorruptError`."""
+    """Read `count` numbers. Give them, and the place of the next byte. Raises `StateCorruptError`."""
     numbers: list[int] = []
     number = shift = 0
     for byte in data[at : at + 5 * count]:

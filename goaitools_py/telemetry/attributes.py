@@ -1,4 +1,4 @@
-"""What spans and metrics say of values of this package.
+"""Attributes of spans and metrics for values of this package.
 
 Owns: the attributes of a backend, an error, a tool, a message, and of used tokens. Must never know: when a
 span begins or ends.
@@ -31,8 +31,8 @@ def server(backend: Any) -> dict[str, Any]:
 
 
 def description(tool: Any) -> str:
-    """What the model reads of the tool; "" if that is nothing. A schema that depends on the turn is not made
-    anew: its function is the caller's code."""
+    """Give the tool's description for the model, or "". A schema that depends on the turn is not made anew:
+    its function is the caller's code."""
     if tool.description is not None or callable(tool.parameters):
         return tool.description or ""
     text: str = tool.spec().description
@@ -40,15 +40,15 @@ def description(tool: Any) -> str:
 
 
 def turn_tokens(usage: Usage) -> dict[str, int]:
-    """The tokens of a turn. Their kinds stand in the spans of its calls: a turn may ask several models, whose
-    prompt caches differ."""
+    """The tokens of a turn. Their kinds stand in the spans of its calls: a turn may ask several models, with
+    different prompt caches."""
     if not usage.requests:
         return {}
     return {names.INPUT_TOKENS: usage.input_tokens, names.OUTPUT_TOKENS: usage.output_tokens}
 
 
 def tokens(usage: Usage) -> dict[str, int]:
-    """The tokens of one call. Zero tokens of a kind are left out, but for those of every call."""
+    """The tokens of one call. A kind with zero tokens is left out, except for input and output tokens."""
     every = turn_tokens(usage)
     if not every:
         return {}
@@ -61,7 +61,7 @@ def tokens(usage: Usage) -> dict[str, int]:
 
 
 def given(told: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes that have a value. False and "" have none; 0 has one."""
+    """Give the attributes that have a value. False, "", () and None do not count as values; 0 does."""
     return {
         name: [value] if name == names.REQUEST_SETTINGS["stop"] and isinstance(value, str) else value
         for name, value in told.items()

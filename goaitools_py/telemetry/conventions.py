@@ -62,7 +62,7 @@ __all__ = [
 ]
 
 SCHEMA_URL: Final = "https://opentelemetry.io/schemas/gen-ai-dev/1.42.0-dev"
-"""What ``model/manifest.yaml`` of the conventions gives as their schema."""
+"""The schema URL in ``model/manifest.yaml`` of the conventions."""
 
 OPERATION: Final = "gen_ai.operation.name"
 PROVIDER: Final = "gen_ai.provider.name"
@@ -139,7 +139,7 @@ TOKENS: Final = (
     16777216,
     67108864,
 )
-"""Boundaries of the histogram of tokens, and of that of bytes."""
+"""Boundaries of the histograms of tokens and of bytes."""
 
 _PROVIDERS: Final = {
     "openai": "openai",
@@ -152,5 +152,5 @@ _PROVIDERS: Final = {
 
 def provider_name(family: str, wire: str) -> str:
     """The provider as the conventions name it. A server that they do not know has the name of the company
-    whose API it speaks."""
+    that defines its API."""
     return _PROVIDERS.get(family) or ("anthropic" if wire == "anthropic" else "openai")

@@ -1,6 +1,6 @@
 """The spans of a turn: ``invoke_agent``, and in it ``chat`` and ``execute_tool``.
 
-Owns: when each span begins and ends, and what it says. Must never know: an exporter, a store, a provider's
+Owns: when each span begins and ends, and its attributes. Must never know: an exporter, a store, a provider's
 JSON.
 
 A trace is a flow around a turn's flow. Every effect passes unchanged, with the span that it belongs to as the
@@ -31,14 +31,14 @@ from .meters import Meters
 __all__ = ["Asked", "Trace"]
 
 _UNTRACED: Final = (Clock, ReadChunk)
-"""Effects in which no code of others runs. There are thousands of them."""
+"""Effects that run no foreign code, so no foreign span can nest in them. There are thousands of them."""
 
 _COUNTS: Final = ("/count_tokens", "/input_tokens")
 """Ends of the paths of requests that ask no model."""
 
 
 class Asked(Value, frozen=True, kw_only=True):
-    """What is known of a flow before it begins; see `Telemetry.watch`."""
+    """The facts of a flow before it begins; see `Telemetry.watch`."""
 
     _unshown = frozenset({"settings", "messages"})
 
@@ -74,7 +74,7 @@ class _Call:
         self.backend = backend
         self.is_streamed = is_streamed
         self.is_asked = is_asked
-        """True if the turn itself asks, so that `ModelReplied` tells what came of it."""
+        """True if the turn itself asks, so that `ModelReplied` has the result."""
         self.began = time.monotonic()
         self.started_ns = time.time_ns()
         self.last_ns = 0
@@ -82,8 +82,7 @@ class _Call:
 
 
 class Trace:
-    """Traces one flow; a second flow that it is given passes untraced, such as the save of a turn that was
-    given up."""
+    """Traces one flow. A second flow passes untraced, for example the save of a turn that was given up."""
 
     def __init__(self, tracer: Tracer, meters: Meters, asked: Asked, *, content: bool) -> None:
         self._tracer = tracer
@@ -99,12 +98,12 @@ class Trace:
         self._is_asking = False
         self._of: dict[str, str] = {}
         self._backend = asked.backend
-        """The one that the turn itself has asked last."""
+        """The backend that the turn itself has asked last."""
         self._model = asked.model
-        """The model that it asked there for."""
+        """The model of that request."""
         self._requests = 0
         self._ran: list[str] = []  # the tools, by name; lists, because several threads add to them
-        self._waiting: list[str] = []  # those of them whose run has ended in questions
+        self._waiting: list[str] = []  # the tools that ended with questions
 
     def __call__(self, flow: Flow[Any]) -> Flow[Any]:
         """The same flow, traced."""
@@ -151,7 +150,7 @@ class Trace:
     # ------------------------------------------------------------------------------------ effects
 
     def _before(self, effect: Effect) -> tuple[contexts.Context | None, Effect]:
-        """The context in which an effect is carried out (None: as it is), and the effect itself."""
+        """Give the context to run an effect in (None: the present one), and the effect itself."""
         kind = type(effect)
         if kind in _UNTRACED:
             return None, effect

@@ -1,6 +1,6 @@
-"""What a chat is given to be traced: `Telemetry`.
+"""The option of a chat for traces: `Telemetry`.
 
-Owns: the providers, the agent's name, and whether content may be written. Must never know: what a turn does.
+Owns: the providers, the agent's name, and whether content may be written. Must never know: how a turn runs.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Telemetry:
     Args:
         tracer_provider: Makes the tracer; None takes the global one.
         meter_provider: Makes the meter; None takes the global one.
-        content: True writes messages, arguments and results into spans. None: what the environment variable
-            ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`` says.
-        agent: The name of what you build, such as "game-guide": ``gen_ai.agent.name``.
+        content: True writes messages, arguments and results into spans. None: the environment variable
+            ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`` decides.
+        agent: The name of your program, such as "game-guide": ``gen_ai.agent.name``.
     """
 
     def __init__(
@@ -67,10 +67,10 @@ class Telemetry:
         messages: tuple[Any, ...] = (),
         is_turn: bool = True,
     ) -> Watch:
-        """What traces one flow.
+        """Make the watch that traces one flow.
 
         Args:
-            backend: The one that is asked, unless a model call names another.
+            backend: The backend that is asked, unless a model call names another.
             inner: Another watch, which sees everything first.
             model: The model that is asked for.
             settings: The model settings of the turn.

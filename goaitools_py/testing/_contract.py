@@ -37,11 +37,11 @@ class SampleReply(Value, frozen=True, kw_only=True):
     """One valid reply of the provider, and its content.
 
     Attributes:
-        body: The reply as one body; b"" if there is none.
-        stream: The same reply as a stream that ends with its terminal event; b"" if there is none.
+        body: The reply as one body, or b"".
+        stream: The same reply as a stream that ends with its terminal event, or b"".
         text: The reply's visible text.
         calls: The names of the called functions, in order.
-        kept: Pieces of `body` that must be stored byte for byte, such as a signature, or a key that the
+        kept: Pieces of `body` that must be stored byte for byte, for example a signature, or a key that the
             dialect does not know.
     """
 
@@ -111,7 +111,7 @@ class Check(NamedTuple):
 
 
 def check(wants: str) -> Callable[[Callable[[Case], Findings]], Check]:
-    """Make a check of a generator that yields violations of what `wants` says."""
+    """Make a check of a generator that yields violations of the rule `wants`."""
 
     def make(run: Callable[[Case], Findings]) -> Check:
         return Check(wants, run)
@@ -188,7 +188,7 @@ def _messages(error: BaseException) -> Iterator[str]:
 
 
 def outcome(call: Callable[[], object]) -> tuple[object, ProtocolFault | None, str]:
-    """What a call returned, its `ProtocolFault`, or a description of another exception."""
+    """The result of a call, its `ProtocolFault`, or a description of another exception."""
     try:
         return call(), None, ""
     except ProtocolFault as fault:

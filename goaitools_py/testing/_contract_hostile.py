@@ -1,6 +1,6 @@
 """The part of the dialect contract about other things than replies: error responses, and arbitrary bytes.
 
-Owns: those checks. Must never know: a particular provider API, a test framework.
+Owns: these checks. Must never know: a particular provider API, a test framework.
 """
 
 from __future__ import annotations
@@ -286,7 +286,7 @@ _DEEP: Final = "300 brackets"
 
 
 def _mutants(body: bytes) -> Iterator[tuple[str, bytes]]:
-    """Copies of a JSON text with one value replaced or left out: a sample of all such copies."""
+    """Copies of a JSON text with one value replaced or left out: a sample of all possible copies."""
     try:
         document = json.loads(body)
     except ValueError:

@@ -1,6 +1,6 @@
 """The part of the dialect contract about whole replies: reading, storing, cutting and viewing them.
 
-Owns: those checks. Must never know: a particular provider API, a test framework.
+Owns: these checks. Must never know: a particular provider API, a test framework.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The part of the dialect contract about streams: every cut, every early end, every error event.
 
-Owns: those checks. Must never know: a particular provider API, how its events are framed, a test framework.
+Owns: these checks. Must never know: a particular provider API, how its events are framed, a test framework.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _fed(dialect: Dialect, chunks: Iterable[bytes]) -> tuple[StreamDecoder, list
 
 
 def _ended(decoder: StreamDecoder, deltas: list[Delta]) -> Reply:
-    """The reply at the end of a stream. `deltas`: gets what only the end completes, as a turn tells it."""
+    """The reply at the end of a stream. `deltas`: gets the deltas that only the end completes."""
     end: Callable[[], Iterable[Delta]] | None = getattr(decoder, "end", None)
     if end is not None:
         deltas += end()

@@ -1,6 +1,6 @@
 """The part of the dialect contract about requests: entries, results, tools, preamble, the request itself.
 
-Owns: those checks. Must never know: a particular provider API, a test framework.
+Owns: these checks. Must never know: a particular provider API, a test framework.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ _HOSTED: Final[tuple[ToolSpec | ProviderTool, ...]] = (
 )
 
 
-# ------------------------------------------------------------------------------------ what is given
+# ------------------------------------------------------------------------------------ sample inputs
 
 
 def history_of(dialect: Dialect) -> list[bytes]:

@@ -1,7 +1,7 @@
-"""The program's store as a life sees it that may be killed: before and after each of its calls.
+"""Wraps the program's store for a life that may be killed before and after each call of the store.
 
-Owns: what passes through to the store, and which leases a dead life has left. Must never know: when a kill
-comes, or what is checked.
+Owns: the calls that pass through to the store, and the leases that a dead life has left. Must never know:
+when a kill comes, or the checks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Passes = Callable[[str], None]
 """Called before and after each effect. It raises once the life is over."""
 
 Held = dict[int, Any]
-"""What ends each lease that is held, by its identity. A lease of a dead life stays in it."""
+"""A function that ends each held lease, by the lease's identity. A lease of a dead life stays in it."""
 
 
 def mortal(store: Any, passes: Passes, held: Held) -> MortalStore:
@@ -108,7 +108,7 @@ class _LeasingStore(MortalStore):
 
 
 class _Leased:
-    """The ``with`` block of a lease. No generator: Python ends one that a dead life has left behind."""
+    """The ``with`` block of a lease. Not a generator: Python would end the generator of a dead life."""
 
     def __init__(self, around: Any, passes: Passes, held: Held) -> None:
         self._around, self._passes, self._held = around, passes, held

@@ -1,6 +1,6 @@
 """The checks of the store contract on values beside the blob: facts, the stop flag, parts.
 
-Owns: what is tried with `facts`, `set_stop` and `save_parts`. Must never know: an engine, a test framework.
+Owns: the trials with `facts`, `set_stop` and `save_parts`. Must never know: an engine, a test framework.
 """
 
 from __future__ import annotations

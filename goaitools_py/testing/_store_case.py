@@ -44,7 +44,7 @@ class Check(NamedTuple):
 
 
 def check(wants: str) -> Callable[[Callable[[Case], Findings]], Check]:
-    """Make a check of a generator that yields violations of what `wants` says."""
+    """Make a check of a generator that yields violations of the rule `wants`."""
 
     def make(run: Callable[[Case], Findings]) -> Check:
         return Check(wants, run)
@@ -259,7 +259,7 @@ class Case:
         return key
 
     def forget(self) -> None:
-        """Delete what was saved, if the store can."""
+        """Delete the saved keys, if the store can."""
         if self.store.can_delete:
             for key in self._used:
                 with suppress(Exception):  # a key that stores refuse, or a store that failed a check
@@ -268,7 +268,7 @@ class Case:
     def append(self, face: Face, key: str, word: bytes, *, gate: threading.Barrier | None = None) -> None:
         """Add to the stored bytes. After a conflict, load and try again.
 
-        With a gate, all who share it have loaded before the first of them saves.
+        With a gate, all callers that share it have loaded before the first of them saves.
         """
         for _ in range(1_000):
             stored = face.load(key)

@@ -1,6 +1,6 @@
 """The checks of the store contract on the optional methods of a store.
 
-Owns: what is tried with `delete`, `list`, `lease` and `is_held`. Must never know: an engine, a test
+Owns: the trials with `delete`, `list`, `lease` and `is_held`. Must never know: an engine, a test
 framework.
 """
 

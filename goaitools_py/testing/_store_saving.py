@@ -1,6 +1,6 @@
 """The checks of the store contract on loading and saving: bytes, keys, versions, competing writers.
 
-Owns: what is tried. Must never know: an engine, a test framework.
+Owns: the trials. Must never know: an engine, a test framework.
 """
 
 from __future__ import annotations

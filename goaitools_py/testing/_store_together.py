@@ -1,6 +1,6 @@
 """The checks of the store contract on steps that are done together: lease and load, save and release.
 
-Owns: what is tried with `lease_and_load` and `save_and_release`, and with their twins for parts. Must never
+Owns: the trials with `lease_and_load` and `save_and_release`, and with their twins for parts. Must never
 know: an engine, a test framework.
 """
 

@@ -9,6 +9,6 @@ __all__ = ["words"]
 
 
 def words(text: str) -> list[str]:
-    """The words of the text, each with the space after it. Empty text has none."""
+    """The words of the text, each with the space after it. Empty text has no words."""
     pieces = text.split(" ")
     return [piece + " " for piece in pieces[:-1]] + pieces[-1:] if text else []

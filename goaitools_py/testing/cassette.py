@@ -1,6 +1,6 @@
 """Records the traffic of a program with its provider once, and replays it in tests.
 
-Owns: the file of a cassette, what is scrubbed from it, and how a changed request is told.
+Owns: the file of a cassette, the texts scrubbed from it, and the report of a changed request.
 Must never know: a particular provider API, a test framework.
 
 A request is compared as JSON, without the members that differ from run to run. Its headers, which hold the
@@ -49,7 +49,7 @@ _MOST_LINES: Final = 60
 
 
 class Cassette:
-    """A file with the requests of a program and what the provider answered.
+    """A file with the requests of a program and the provider's answers.
 
     ::
 
@@ -172,7 +172,7 @@ class Cassette:
         return {"path": request.path, "stream": request.stream, "body": self._cleaned(body, ())}
 
     def _cleaned(self, value: Any, at: tuple[str, ...] | None) -> Any:
-        """A value of a request without what differs. `at`: the names that lead to it; None within a list."""
+        """A request's value without members that differ. `at`: the names that lead to it; None in a list."""
         if isinstance(value, Mapping):
             return {
                 name: _SCRUBBED
@@ -284,7 +284,7 @@ def _bytes(text: Any) -> bytes:
 
 
 class _Recorder:
-    """The real backend, whose traffic is written down."""
+    """The real backend. Its traffic is written down."""
 
     def __init__(self, cassette: Cassette, backend: Any) -> None:
         self._cassette = cassette

@@ -1,10 +1,10 @@
 """Runs a program's conversation again and again, and kills it at each of its effects, one after another.
 
-Owns: where a kill comes, the lives before and after it, and what must be true at the end.
-Must never know: what the program's tools do, which store it uses, a test framework.
+Owns: where a kill comes, the lives before and after it, and the conditions at the end.
+Must never know: the effects of the program's tools, which store it uses, a test framework.
 
-A kill is simulated in this process: from that moment on nothing of this life is stored, asked or started any
-more. The next life begins with a new chat, and with what the store has.
+A kill is simulated in this process: after it this life stores, asks and starts nothing. The next life begins
+with a new chat, and with the state in the store.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .scripted import ScriptedBackend, Step
 __all__ = ["CrashReport", "ScriptedTurn", "crash_points"]
 
 ScriptedTurn: TypeAlias = tuple[str, Sequence[Step]]
-"""What the user says, and the model's replies to it: steps as `ScriptedBackend` takes them."""
+"""The user's text, and the model's replies to it: steps as `ScriptedBackend` takes them."""
 
 MOST_LIVES: Final = 8
 _HISTORY: Final = {"openai": "messages", "openai-responses": "input", "anthropic": "messages"}
@@ -48,7 +48,7 @@ class Killed(BaseException):
 
 
 class CrashReport(Value, frozen=True, kw_only=True):
-    """What `crash_points` has done.
+    """The report of `crash_points`.
 
     Attributes:
         points: How many kills there were, by the effect at which they came, such as "after a save".
@@ -90,7 +90,7 @@ def crash_points(
         script: The turns of the conversation, each text another one.
         make_store: Gives your store, the same or another one for each run; None: one in memory. A run has a
             random key of its own, which begins with "crash-points-" and is not deleted.
-        effects: What the tools have done until now, each effect as a value of its own.
+        effects: Gives the effects of the tools until now, each as a value of its own.
         wire: The provider API that the model speaks.
         parts: As for `Chat.conversation`: "store" keeps archive and media beside the state.
 
@@ -98,10 +98,10 @@ def crash_points(
         A `CrashReport`.
 
     Raises:
-        AssertionError: After a kill, a text or a reply was lost or doubled, an effect came twice, or is
-            missing although the model was not told so, the history is not valid, or more than one reply was
-            paid for again. All kills are made; the text has a line for each finding.
-        ValueError: Two turns say the same, or none says anything.
+        AssertionError: After a kill, one of these happened: a text or a reply was lost or doubled; an effect
+            came twice, or is missing and the model was not told so; the history is not valid; more than one
+            reply was paid for again. All kills are made; the text has a line for each finding.
+        ValueError: Two turns have the same text, or the script is empty.
     """
     texts = [text for text, _ in script]
     if not texts or len(set(texts)) < len(texts):
@@ -142,7 +142,7 @@ class _Life:
 
 @contextmanager
 def _silent_deaths() -> Iterator[None]:
-    """Let the objects of a life that was killed go, without a word that their clean-up was refused."""
+    """Suppress the warnings of Python about refused clean-up, while the objects of a killed life go."""
     before = sys.unraisablehook
     sys.unraisablehook = lambda found: None if isinstance(found.exc_value, Killed) else before(found)
     try:
@@ -186,7 +186,7 @@ class _Run:
         self._problems: list[str] = []
 
     def live_to_the_end(self, at: int) -> None:
-        """The first life is killed at its effect number `at`; those that follow are not."""
+        """Run lives to the end. The first is killed at its effect number `at`; the next ones are not."""
         for number in itertools.count():
             life = _Life(at if not number else 0)
             try:
@@ -228,7 +228,8 @@ class _Run:
             self._texts.append((await kept.send(text, turn_id=f"turn-{number}")).text)
 
     def _left(self) -> list[Any]:
-        """What ends the leases of a life that was killed: their time is over, without a wait for it."""
+        """Take the functions that end the leases of a killed life: the leases run out at once, without a
+        wait."""
         left = [*self._held.values()]
         self._held.clear()
         return left
@@ -254,7 +255,7 @@ class _Run:
         return bool(blob) and any(call.flag == "unknown" for call in read_history(blob).tool_calls())
 
     def findings(self, reference: _Run | None) -> list[str]:
-        """What is not as it must be. `reference`: the run without a kill."""
+        """List the conditions that do not hold. `reference`: the run without a kill."""
         blob = self._blob()
         if self._problems or not blob:
             return self._problems or ["nothing was stored"]
@@ -287,7 +288,7 @@ def _names(effects: Counter[Hashable]) -> str:
 
 
 class _Model:
-    """Answers by what stands in a request, and not by how often it was asked."""
+    """Answers by the content of a request, and not by how often it was asked."""
 
     def __init__(self, script: Sequence[ScriptedTurn], wire: str) -> None:
         self.dialect = dialect_of(wire)

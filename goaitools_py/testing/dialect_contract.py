@@ -53,8 +53,8 @@ def dialect_contract(dialect: Dialect, samples: DialectSamples) -> None:
         samples: Replies and errors of the provider. More kinds of replies check more.
 
     Raises:
-        AssertionError: The dialect or the samples are wrong. The text has a line for each finding: what the
-            protocol requires, then what was found. All checks run; each tells its first three findings.
+        AssertionError: The dialect or the samples are wrong. The text has a line for each finding: the rule
+            of the protocol, then the violation. All checks run; each tells its first three findings.
     """
     case = Case(dialect, samples)
     lines = list(_lacking(samples))
@@ -76,7 +76,7 @@ def _run(check: Check, case: Case) -> Iterator[str]:
 
 
 def _lacking(samples: DialectSamples) -> Iterator[str]:
-    """What is missing in the samples. A check without samples would check nothing."""
+    """Name the missing samples. A check without samples would check nothing."""
     replies = samples.replies
     kinds = {
         "a reply with text as a body": any(reply.body and reply.text for reply in replies),

@@ -1,7 +1,7 @@
 """A backend that answers from a script, for tests of programs that use this package.
 
 Owns: the script, and the requests that came. Must never know: a network.
-It is not a simulator: it gives the scripted replies, whatever the request is.
+It is not a simulator: it gives the scripted replies for any request.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Calls", "Raw", "ScriptedBackend", "Shape", "Step"]
 class Calls:
     """A scripted reply that calls tools: pairs of name and arguments (a mapping, or raw JSON text).
 
-    With `reasoning` the reply begins with it, in sealed blocks where the provider API has such. `calls` may
+    With `reasoning` the reply begins with it, in sealed blocks if the provider API has them. `calls` may
     be empty: ``Calls([], "Hello.", reasoning="They greet me.")`` is a reply with thinking and text only.
 
     Raises TypeError if `calls` is not a list of pairs, for example a pair without a list around it.
@@ -102,11 +102,11 @@ _SHAPES: Final[Mapping[str, Shape]] = {
 
 Step: TypeAlias = str | Calls | Raw | BaseException | Callable[[ModelRequest], Any]
 _ANSWERS: Final = (str, Calls, Raw, BaseException)
-"""A step of the script, or what a step that is a function returns."""
+"""A step of the script, or the result of a step that is a function."""
 
 
 def _no_step(given: object) -> str:
-    """Why the value is no step, and what to write instead."""
+    """Say why the value is not a step, and how to write one."""
     expected = "a step is text, Calls, Raw, an exception, or a function from the request to one of these"
     if isinstance(given, type):
         return f"{expected}; got the class {given.__name__}: pass {given.__name__}(…)"
@@ -123,7 +123,7 @@ class ScriptedBackend:
 
     Args:
         steps: Text, `Calls`, `Raw` bytes, an exception to raise (such as `BackendError`), or a function from
-            the request to one of these. If such a function raises anything but a `BackendError`, the test has
+            the request to one of these. If the function raises anything but a `BackendError`, the test has
             a mistake, and the call raises an AssertionError.
         wire: The provider API of the replies: "openai", "openai-responses" or "anthropic".
         dialect: Your own dialect, instead of the default one of `wire`.

@@ -61,8 +61,8 @@ def store_contract(
         lease_ttl: Seconds of the lease that the check lets run out.
 
     Raises:
-        AssertionError: The store violates the protocol. The text has a line for each finding: what the
-            protocol requires, then what was found. All checks run; each tells its first three findings.
+        AssertionError: The store violates the protocol. The text has a line for each finding: the rule
+            of the protocol, then the violation. All checks run; each tells its first three findings.
     """
     with closing(Loop()) as loop, ExitStack() as stack:
         stores = [stack.enter_context(opened(make_store, loop)) for _ in range(2)]

@@ -2,8 +2,8 @@
 
 Owns: everything about a single tool. Must never know: the engine, a provider API, a state.
 
-`definition` says what a tool is. `signature` and `schema` derive it from a function. `arguments` reads what
-the model wrote, `call` runs the function, `results` writes what it returned, and `context` is the object
+`definition` has the class of a tool. `signature` and `schema` derive it from a function. `arguments` reads
+the model's text, `call` runs the function, `results` writes the returned value, and `context` is the object
 that the function gets for the call.
 """
 

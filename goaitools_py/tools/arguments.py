@@ -29,7 +29,7 @@ _SHOWN_CHARACTERS = 100  # of a field's name, which the model may have invented
 class BadArguments(Exception):  # noqa: N818 - the model's mistake; the text is sent to the model
     """The model's arguments do not fit the tool. The text is for the model. It names fields, never values.
 
-    `problems`: (field, problem) pairs. The model, or whoever answers the call, may have invented a field.
+    `problems`: (field, problem) pairs. The model, or the caller that answers, may have invented a field.
     """
 
     problems: Sequence[tuple[str, str]] = ()

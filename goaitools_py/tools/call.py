@@ -1,6 +1,6 @@
 """Runs one call of one tool. Whatever happens in the tool becomes a value.
 
-Owns: `CallOutcome`, and what an exception of a tool means. Must never know: a clock, a thread, other calls.
+Owns: `CallOutcome`, and the meaning of a tool's exception. Must never know: a clock, a thread, other calls.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class CallOutcome(Value, frozen=True, kw_only=True):
     """How a call ended.
 
     Attributes:
-        parts: What the model is told.
+        parts: The result for the model.
         flag: "ok" or "error", as the tool says; "unknown" or "cancelled" if the tool's end was not seen.
-        exception: What the tool raised, for `tool_errors="raise"`.
+        exception: The exception of the tool, for `tool_errors="raise"`.
         abort: True if the tool raised `AbortTurn`.
-        actions: What the tool logged.
+        actions: The actions that the tool logged.
         bills: The model calls that the tool made.
         asks: If calls inside of the tool wait for answers: these calls, as JSON text.
     """
@@ -45,7 +45,7 @@ class CallOutcome(Value, frozen=True, kw_only=True):
 
 
 class UnknownOutcome(ToolError):  # noqa: N818 - an outcome, which a tool of this package raises
-    """Nobody knows whether the call took effect: its flag is "unknown". The text is for the model."""
+    """It is unknown whether the call took effect: its flag is "unknown". The text is for the model."""
 
 
 def run_call(tool: Tool[..., Any], ctx: ToolContext[Any], kwargs: Mapping[str, Any]) -> CallOutcome:
@@ -81,7 +81,7 @@ def begin_call(
 
 
 async def finish_call(begun: CallOutcome | Awaitable[Any], ctx: ToolContext[Any]) -> CallOutcome:
-    """Await what `begin_call` returned, and give the outcome."""
+    """Await the result of `begin_call`, and give the outcome."""
     if isinstance(begun, CallOutcome):
         return begun
     try:

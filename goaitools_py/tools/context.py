@@ -1,4 +1,4 @@
-"""The context of a running tool: information about the call, and a log of what the tool did.
+"""The context of a running tool: information about the call, and a log of the tool's actions.
 
 Owns: `ToolContext` and `Action`. Must never know: how a tool is described, found or run.
 """
@@ -55,10 +55,10 @@ class ToolContext(Value, Generic[DepsT], frozen=True, kw_only=True):
             without it sees the `turn_ref`.
         iteration: The model call of the turn that asked for the tool, counted from 1. The numbers go on after
             a `resume`.
-        idempotency_key: The same text each time this call is run. Pass it to services that accept such keys.
+        idempotency_key: The same text each time this call is run. Pass it to services that take one.
         max_result_bytes: The longest text of the result, in UTF-8 bytes. The rest is cut off.
         conversation_id: The id of the conversation.
-        answers: For a tool whose own calls waited, such as one of `Chat.as_tool`: the answers that came for
+        answers: For a tool with calls of its own that waited, such as one of `Chat.as_tool`: the answers to
             them, by call id.
     """
 
@@ -77,28 +77,28 @@ class ToolContext(Value, Generic[DepsT], frozen=True, kw_only=True):
     _actions: list[Action] = field(default_factory=list)
     _bills: list[Bill] = field(default_factory=list)
     _heard: list[Callable[[float, float | None, str], object]] = field(default_factory=list)
-    """Gets what `report_progress` is told, if somebody listens to the turn."""
+    """Functions that get the arguments of `report_progress`; empty if nothing listens to the turn."""
     _left: list[Callable[[], object]] = field(default_factory=list)
 
     def log_action(self, text: str, /, **data: Any) -> None:
-        """Log what this call did. It appears in the `actions` of the turn's result, not in the model's.
+        """Log an action of this call. It appears in the `actions` of the turn's result, not in the model's.
 
-        TypeError if `text` is not text: what belongs to it goes into `data`.
+        TypeError if `text` is not text: pass other values in `data`.
         """
         if not isinstance(text, str):
             raise TypeError(f"log_action takes a str, and data by name, not {type(text).__name__}")
         self._actions.append(Action(text, data))
 
     def report_progress(self, progress: float, total: float | None = None, message: str = "") -> None:
-        """Say how far this call is. Who listens to the turn gets a `ToolProgress`; the model reads nothing.
+        """Say how far this call is. A listener of the turn gets a `ToolProgress`; the model reads nothing.
 
-        Any thread may call this while the tool runs. A tool that runs in the turn's own thread is told of
-        when it ends.
+        Any thread may call this while the tool runs. For a tool that runs in the turn's own thread, the
+        listener gets the reports when the tool ends.
 
         Args:
             progress: How far it is, in a unit of your own.
-            total: What `progress` will be at the end, if you know it.
-            message: What is done now, for people.
+            total: The value of `progress` at the end, if you know it.
+            message: The present step, for people.
         """
         for tell in self._heard:
             tell(progress, total, message)
@@ -107,7 +107,7 @@ class ToolContext(Value, Generic[DepsT], frozen=True, kw_only=True):
         """Add model calls that this tool made to the turn's usage and cost: ``ctx.add_bill(result.bill)``.
 
         They are part of `ChatResult.usage`, `aside_usage` and `cost_usd`, and count for the turn's limits.
-        TypeError for what is no bill, such as the result itself.
+        TypeError for a value that is not a bill, for example the result itself.
         """
         if not isinstance(bill, Bill):
             raise TypeError(f"add_bill takes result.bill, not {type(bill).__name__}")
@@ -115,10 +115,10 @@ class ToolContext(Value, Generic[DepsT], frozen=True, kw_only=True):
 
     @property
     def bills(self) -> tuple[Bill, ...]:
-        """What was added so far, in order."""
+        """The bills so far, in order."""
         return tuple(self._bills)
 
     @property
     def actions(self) -> tuple[Action, ...]:
-        """What was logged so far, in order."""
+        """The actions so far, in order."""
         return tuple(self._actions)

@@ -1,4 +1,4 @@
-"""What a tool is: a name, a description, a schema and a function.
+"""The class of a tool: a name, a description, a schema and a function.
 
 Owns: `Tool`, the `tool` decorator, and reading a list of tools. Must never know: a provider API, a turn, a
 state.
@@ -39,7 +39,7 @@ _KEPT = "__goaitools_tool__"
 
 
 def _no_function(*_: object, **__: object) -> Any:
-    """Stands for the function of an external tool that was given none."""
+    """Stand in for the function of an external tool without one."""
     raise TypeError("an external tool has no function: its result comes with resume, as a ToolReturn")
 
 
@@ -54,17 +54,17 @@ class Tool(Generic[P, R]):
 
     Attributes:
         name: 1 to 64 letters, digits, ``_`` or ``-``.
-        description: What the model is told; None takes a function's docstring.
+        description: The description for the model; None takes a function's docstring.
         parameters: A JSON Schema object, a function from the turn's `deps` to one, or the signature from
             which the schema is derived. With a schema of your own, only the names of the arguments are
             checked before `run`: a required one is missing, or an unknown one comes although
             ``additionalProperties`` is false.
         run: Called with the arguments by keyword. If its first parameter is annotated `ToolContext`, it gets
-            the context first. An external tool needs none.
+            the context first. An external tool needs no function.
         timeout: Seconds for one call; None takes the chat's `tool_timeout`.
         thread: True: a sync tool runs in a worker thread. None takes the chat's `tool_threads`.
         strict: Ask the provider to enforce the schema, where the provider API can.
-        idempotent: True: a call may safely run twice. After a crash such a call runs again, with the same
+        idempotent: True: a call may safely run twice. After a crash the call runs again, with the same
             `ToolContext.idempotency_key`.
         requires_approval: True: a call waits until `resume` approves it. Or a function of the arguments (a
             dict) that says whether this call waits; if the function raises, the call waits.
@@ -202,8 +202,8 @@ class Tool(Generic[P, R]):
     def waits_for(
         self, arguments: dict[str, Any], failed: Callable[[Exception], None] | None = None
     ) -> Literal["", "approval", "external"]:
-        """What a call with these bound arguments waits for; "" if it may run. If `requires_approval` raises,
-        `failed` is called with the exception."""
+        """Tell if a call with these bound arguments waits, and for which input; "" if it may run. If
+        `requires_approval` raises, `failed` is called with the exception."""
         if self.external:
             return "external"
         if isinstance(self.requires_approval, bool):
@@ -341,7 +341,7 @@ def as_tools(
 
 
 def external_tool(name: str) -> Tool[..., Any]:
-    """Make an external tool of which only the name is known. Its calls may have any arguments."""
+    """Make an external tool from its name alone. Its calls may have any arguments."""
     return _Unknown(name if _NAME.fullmatch(name) else "unnamed", None, {"type": "object"}, external=True)
 
 
@@ -390,7 +390,7 @@ def refuse_async(tools: Iterable[Tool[..., Any] | ProviderTool]) -> None:
 
 
 def refuse_without_deps(tools: Iterable[Tool[..., Any] | ProviderTool], deps: Any) -> None:
-    """Refuse tools that need `deps` in a turn that has none.
+    """Refuse tools that need `deps` in a turn without `deps`.
 
     Raises:
         TypeError: A tool's context is annotated ``ToolContext[X]``, and there are no `deps`.

@@ -15,7 +15,7 @@ from ..types.tools import ToolReturn
 __all__ = ["MAX_RESULT_BYTES", "MAX_RESULT_MEDIA_BYTES", "result_parts", "text_parts"]
 
 MAX_RESULT_BYTES = 256 * 1024
-"""The longest text of one result, in UTF-8 bytes, with the note about what was removed. The option
+"""The longest text of one result, in UTF-8 bytes, with the note about the removed text. The option
 `max_tool_result_bytes` changes it."""
 
 MAX_RESULT_MEDIA_BYTES = 1024 * 1024

@@ -29,7 +29,7 @@ _NOT_SCHEMAS = ("default", "const", "enum", "examples", "discriminator")
 
 
 class Arguments(Value, frozen=True, kw_only=True):
-    """What a model is told about a function and its parameters, and how its answer becomes arguments.
+    """The description of a function and its parameters for a model, and the way from its answer to arguments.
 
     Attributes:
         description: The docstring without its sections.
@@ -43,10 +43,10 @@ class Arguments(Value, frozen=True, kw_only=True):
     _fields: Mapping[str, tuple[str, bool]]
 
     def validate(self, text: str) -> dict[str, Any]:
-        """Turn JSON text into keyword arguments; those left to the function's defaults are left out.
+        """Turn JSON text into keyword arguments, without arguments that the function's defaults fill.
 
         Raises:
-            BadArguments: The text does not fit. A validator of the caller's is quoted only if it raised
+            BadArguments: The text does not fit. The error quotes the caller's validator only if it raised
                 `ToolError` or `PydanticCustomError`.
         """
         try:
@@ -71,7 +71,7 @@ def read_arguments(
     """Derive schema and validator from annotations and docstring.
 
     Args:
-        function: What is called; its docstring describes the parameters.
+        function: The function to call; its docstring describes the parameters.
         parameters: Those that the model fills in.
         types: The evaluated annotation of each, by name.
 

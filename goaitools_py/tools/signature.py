@@ -77,7 +77,7 @@ class Signature:
     def of_method(cls, method: MethodType) -> Signature:
         """As `of`, for a bound method. The signature is read once and kept on the method's function.
 
-        ``obj.method`` is a new object each time, and what is kept must not keep `obj` alive.
+        ``obj.method`` is a new object each time, and the kept signature must not keep `obj` alive.
         """
         function = method.__func__
         kept = getattr(function, _KEPT, None)
@@ -156,7 +156,7 @@ def local_names(frame: FrameType | None) -> Mapping[str, Any]:
 
 
 def _found(value: Any) -> str:
-    """What stands in a tool's place, and what to do."""
+    """Name the value in a tool's place, and the remedy, for an error text."""
     found = type(value).__name__
     if isinstance(value, type):
         return f"the class {value.__name__}; give a function"

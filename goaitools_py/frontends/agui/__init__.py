@@ -25,7 +25,7 @@ _numbers = itertools.count(1)
 
 
 class _AGUI(SnapshotFrontEnd):
-    """The events of AG-UI 1.0. Clients that speak an older one get what they know."""
+    """The events of AG-UI 1.0. Clients of an older version get no newer members."""
 
     name: str = "agui"
     headers: Mapping[str, str] = HEADERS

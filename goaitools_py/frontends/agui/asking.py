@@ -1,12 +1,12 @@
-"""Reads what a client of AG-UI posts.
+"""Reads the request of an AG-UI client.
 
-Owns: the request's members. Must never know: a stream, or what is stored.
+Owns: the request's members. Must never know: a stream, or a stored state.
 
-The body is a ``RunAgentInput`` (AG-UI 1.0, ``spec/1.0/schema.json``). The client sends its transcript. Taken
-are the last message, if it is the user's; the entries of ``resume``; and results in messages of the role
-``tool`` at the end. `Ask.answers_to` then drops the answers that no stored call waits for. A request with
-neither asks for the conversation as it stands. ``tools``, ``context``, ``state`` and ``forwardedProps`` are
-not read: a page does not decide what the model is told.
+The body is a ``RunAgentInput`` (AG-UI 1.0, ``spec/1.0/schema.json``). The client sends its transcript. This
+module takes the last message, if it is the user's; the entries of ``resume``; and results in messages of the
+role ``tool`` at the end. `Ask.answers_to` then drops the answers that no stored call waits for. A request
+with no message and no answer asks for the conversation as it stands. ``tools``, ``context``, ``state`` and
+``forwardedProps`` are not read: a page does not choose the model's input.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ __all__ = ["MESSAGE_ID", "AGUIAsk", "read"]
 
 MESSAGE_ID: Final = "agui.message_id"
 """The name in a turn's metadata of the id that the client gave the user's message. A snapshot needs it: the
-client puts messages whose ids it does not know at the end."""
+client puts messages with unknown ids at the end."""
 
-_MEDIA: Final = ("image", "audio", "video", "document")  # no set: a client may send what has no hash
+_MEDIA: Final = ("image", "audio", "video", "document")  # no set: a client may send a value without a hash
 
 
 class AGUIAsk(Ask, frozen=True, kw_only=True):
-    """What a client of AG-UI asks for.
+    """A request of an AG-UI client.
 
     Attributes:
         run: The client's id of the run.
@@ -43,7 +43,7 @@ class AGUIAsk(Ask, frozen=True, kw_only=True):
 
 
 def read(body: bytes) -> AGUIAsk:
-    """Read a body. Raises `AskError` if it is not what a client of AG-UI posts."""
+    """Read a body. Raises `AskError` if it is not a request of an AG-UI client."""
     found = json_object(body)
     messages = found.get("messages")
     if not isinstance(messages, list) or not all(isinstance(one, dict) for one in messages):
@@ -134,7 +134,7 @@ def _arguments(payload: object, span: bytes | None) -> dict[str, Any] | str | No
 
 
 def _results(messages: list[dict[str, Any]]) -> dict[str, Answer]:
-    """The results in messages at the end of the transcript: there a client puts those of its own tools."""
+    """The results in messages at the end of the transcript: a client puts its own tools' results there."""
     found: dict[str, Answer] = {}
     for message in reversed(messages):
         if message.get("role") != "tool":

@@ -2,9 +2,9 @@
 
 Owns: the messages' ids, roles and members. Must never know: a stream.
 
-They are what the client would hold if it had followed the stream of each turn from its beginning. A reply is
-one message of the assistant for each step, with the step's calls, before it one of reasoning, and behind it
-one for each result. Events, system messages and the notes of compactions are not shown.
+A client that follows the stream of each turn from its beginning holds the same messages. A reply is one
+message of the assistant for each step, with the step's calls, before it one of reasoning, and behind it one
+for each result. Events, system messages and the notes of compactions are not shown.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["Told", "agui_messages", "reasoning_id", "result_id", "result_metadat
 
 
 class Told(NamedTuple):
-    """What a turn has said, in place of what the history says of it."""
+    """The pieces of a turn so far. They replace the pieces of this turn in the history."""
 
     turn_ref: str
     pieces: Sequence[Piece]
@@ -53,7 +53,7 @@ def result_metadata(flag: str) -> dict[str, Any]:
 def agui_messages(
     history: History, *, conversation_id: str, pending: Sequence[PendingCall] = (), told: Told | None = None
 ) -> list[dict[str, Any]]:
-    """Write a history as a list of messages, oldest first. `told`: the reply that a stream knows better."""
+    """Write a history as a list of messages, oldest first. `told`: the newer reply of a stream."""
     messages: list[dict[str, Any]] = []
     for turn in history.turns:
         ids = turn_ids(conversation_id, turn)

@@ -2,8 +2,8 @@
 
 Owns: the order and the members of the events. Must never know: HTTP, or who listens.
 
-The events are those of ``EventSchema`` in npm ``@ag-ui/core`` 1.0. A client that has not named its protocol
-version gets no member that came with 1.0, except for the outcome with approvals, which it cannot do without.
+``EventSchema`` in npm ``@ag-ui/core`` 1.0 defines the events. A client that has not named its protocol
+version gets no member that came with 1.0, except for the outcome with approvals: a client needs it.
 A call is begun once in a client: a second ``TOOL_CALL_ARGS`` would be joined to the first.
 """
 
@@ -44,7 +44,7 @@ _RESPONSE: Final = {
     },
     "required": ["approved"],
 }
-"""What the payload of a resume entry must be."""
+"""The JSON Schema of the payload of a resume entry."""
 
 Chunk = dict[str, Any]
 
@@ -132,8 +132,8 @@ class AGUIStream(FrontStream):
         return [start, {"type": "MESSAGES_SNAPSHOT", "messages": self._snapshot(self._shown)}]
 
     def _snapshot(self, shown: Shown) -> list[Chunk]:
-        """The whole conversation. What the turn has said so far is that of the stream, not that of the store,
-        which may be ahead of it."""
+        """The whole conversation. The pieces of the running turn come from the stream, not from the store:
+        the store may be ahead of the stream."""
         messages = agui_messages(
             shown.history,
             conversation_id=shown.conversation_id,
@@ -143,7 +143,7 @@ class AGUIStream(FrontStream):
         for piece in self._before:
             self._note(piece)
         broken = reasoning_id(step_id(self._ref, self._number + 1))
-        if broken in self._ask.reasoning:  # it is written anew, and the client would join it to what it holds
+        if broken in self._ask.reasoning:  # it is written anew: empty the client's old text first
             messages.append({"id": broken, "role": "reasoning", "content": ""})
         return messages
 
@@ -187,7 +187,7 @@ class AGUIStream(FrontStream):
         return []
 
     def _note(self, piece: Piece) -> None:
-        """Remember what a client knows that is told this piece."""
+        """Remember the steps and calls that a client knows after this piece."""
         if isinstance(piece, Step):
             self._number += 1
         elif isinstance(piece, Called) and self._calls is not None:

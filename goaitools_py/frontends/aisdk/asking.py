@@ -1,10 +1,10 @@
-"""Reads what a client of the AI SDK posts.
+"""Reads the request of an AI SDK client.
 
-Owns: the request's members. Must never know: a stream, or what is stored.
+Owns: the request's members. Must never know: a stream, or a stored state.
 
 The body is ``{"id", "messages", "trigger", "messageId"}`` (`HttpChatTransport` of npm ``ai`` 6 and 7). The
-client sends its whole transcript. Taken are the last message, if it is the user's, and what the user answered
-to calls; `Ask.answers_to` then drops the answers that no stored call waits for.
+client sends its whole transcript. This module takes the last message, if it is the user's, and the user's
+answers to calls; `Ask.answers_to` then drops the answers that no stored call waits for.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["read"]
 
 
 def read(body: bytes, *, carries: bool = False) -> Ask:
-    """Read a body. Raises `AskError` if it is not what a client of the AI SDK posts.
+    """Read a body. Raises `AskError` if it is not a request of an AI SDK client.
 
     `carries`: the client carries the state, as the metadata of its replies; the newest one counts.
     """
@@ -103,7 +103,7 @@ def _answers(messages: list[dict[str, Any]], body: bytes) -> dict[str, Answer]:
 
 
 def _answer(part: dict[str, Any], cut: bytes | None) -> Answer | None:
-    """The answer that a part of a tool call holds; None if it holds none."""
+    """Give the answer in a part of a tool call; None without an answer."""
     match part.get("state"):
         case "approval-responded":
             approval = part.get("approval")

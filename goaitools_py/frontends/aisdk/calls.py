@@ -20,10 +20,10 @@ BAD_INPUT = "The arguments are not valid JSON."
 
 
 def input_of(call: ToolCall) -> tuple[Any, bool]:
-    """The arguments of a call as a JSON value, and whether they are what the tool can take.
+    """Give the arguments of a call as a JSON value, and whether a tool can take them.
 
-    The free text of a custom tool is good as it is; a function's arguments that are no JSON are not. What
-    nests deeper than an answer can is given as its text, and so is what a page would read as other values.
+    The free text of a custom tool is good as it is; a function's arguments that are not JSON are not good. A
+    value that nests deeper than an answer can is given as text. So is a value that a page would read wrong.
     """
     if call.kind == "custom":
         return call.arguments, True
@@ -34,7 +34,7 @@ def input_of(call: ToolCall) -> tuple[Any, bool]:
 
 
 def is_inside(call: ToolCall) -> bool:
-    """True for a call that waits inside of another one: that of a chat which is a tool."""
+    """True for a call that waits inside of another call: the outer call runs a chat as a tool."""
     return INSIDE in call.id
 
 
@@ -49,14 +49,13 @@ def output_of(text: str) -> Any:
 
 
 def _writable(text: str) -> Any:
-    """Read JSON that can be written again inside of an answer, and that a page reads with the values that it
-    has; else the text.
+    """Read JSON. Give the text itself if an answer cannot hold the value, or a page would read other values.
 
-    A model, or a tool that reads what strangers wrote, gives any depth, and is read deeper than it is
-    written. JavaScript reads another number for 12345678901234567891, and only one of two equal names.
+    A model, or a tool that reads text of strangers, may nest JSON deeper than the writer allows. JavaScript
+    reads another number for 12345678901234567891, and only one of two equal names.
 
     Raises:
-        ValueError: It is no JSON.
+        ValueError: The text is not JSON.
     """
     try:
         value = orjson.loads(text)

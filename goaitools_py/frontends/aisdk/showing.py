@@ -2,8 +2,8 @@
 
 Owns: the messages' ids, roles and parts. Must never know: a stream.
 
-They are what the client would hold if it had followed the stream of each turn from its beginning. The reply
-of a turn is one message, with the turn's `turn_ref` as its id. A message of the user has that and "u".
+A client that follows the stream of each turn from its beginning holds the same messages. The reply of a turn
+is one message, with the turn's `turn_ref` as its id. A message of the user has the `turn_ref` and "u".
 Events, system messages and the notes of compactions are not shown.
 """
 

@@ -2,7 +2,7 @@
 
 Owns: the order and the members of the chunks. Must never know: HTTP, or who listens.
 
-The chunks are those of ``uiMessageChunkSchema`` in npm ``ai`` 6; 7 knows all of them. Each chunk has only
+``uiMessageChunkSchema`` in npm ``ai`` 6 defines the chunks; 7 knows all of them. Each chunk has only
 members that 6 knows. Each reply of the model is one step. A step has at most one part with text and one with
 reasoning, as the stored reply has, so that a page looks the same after a reload.
 """

@@ -1,6 +1,6 @@
 """Reads requests in plain JSON.
 
-Owns: the request's members. Must never know: a stream, or what is stored.
+Owns: the request's members. Must never know: a stream, or a stored state.
 
 A message: ``{"text" | "parts", "turn_id", "context"?, "metadata"?, "again"?}``. With ``again``, the id of a
 reply or "" for the newest one, that reply is written again, and the message is the one it answers. Answers:
@@ -27,7 +27,7 @@ _CARRIED = frozenset({"state", "conversation"})
 
 
 def read(body: bytes, *, carries: bool = False) -> Ask:
-    """Read a body. Raises `AskError` if it is none of ours; an unknown member is an error, too.
+    """Read a body. Raises `AskError` if its form is wrong; an unknown member is an error, too.
 
     `carries`: the client carries the state, and may name the conversation.
     """

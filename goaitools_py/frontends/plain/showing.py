@@ -37,7 +37,7 @@ def piece_of(piece: Piece) -> tuple[str, dict[str, Any]] | None:
 
 
 def result_of(result: ChatResult, turn: str) -> dict[str, Any]:
-    """Write what came of a turn. `turn`: its `turn_ref`."""
+    """Write the result of a turn. `turn`: its `turn_ref`."""
     usage = result.usage
     return {
         "turn": turn,

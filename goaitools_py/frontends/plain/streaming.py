@@ -25,7 +25,7 @@ __all__ = ["PlainStream"]
 
 
 class PlainStream(FrontStream):
-    """The events of one turn. `before`: what it has said so far. `carries`: the client keeps the state."""
+    """The events of one turn. `before`: its pieces so far. `carries`: the client keeps the state."""
 
     def __init__(self, before: Sequence[Piece] = (), *, carries: bool = False) -> None:
         self._before = tuple(before)

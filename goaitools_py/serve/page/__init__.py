@@ -1,4 +1,4 @@
-"""A page for people: conversations of a store in a browser, and beside them what is in their states.
+"""A page for people: conversations of a store in a browser, and an inspector of their states.
 
 Owns: this room. Must never know: who uses the page.
 `goaitools serve` runs it. It needs the extra ``[serve]``.

@@ -1,6 +1,6 @@
 """The page's ASGI application: the page itself, the server for conversations under /api, and the inspector.
 
-Owns: the table of routes, and what each of them does. Must never know: an HTTP server, or how a turn runs.
+Owns: the table of routes, and their handlers. Must never know: an HTTP server, or how a turn runs.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class PageSettings(Value, frozen=True, kw_only=True):
     """How a page is served.
 
     Attributes:
-        model: What the page calls the model; "" for an unknown one.
+        model: The model's name on the page; "" for an unknown one.
         is_simulated: The replies are simulated, and the page says so all the time.
         read_only: The page shows conversations and changes nothing. No model is asked.
-        token: What a browser must show once; None: everybody who reaches the server may use it.
+        token: The token that a browser must show once; None: everybody who reaches the server may use it.
         hosts: Names that the server has beside localhost and its addresses.
         only_loopback: The server listens on the loopback.
         hints: Messages to begin with, which the page offers in an empty conversation.
@@ -93,7 +93,7 @@ def page_app(
         chat: Runs the turns. It is not closed.
         store: Has the conversations. It is not closed.
         settings: See there.
-        binding: For sealed states: from a key to what its conversation belongs to.
+        binding: For sealed states: from a key to the owner of its conversation.
         limits: As for `serve`.
         lease_ttl: As for `serve`.
     """
@@ -251,8 +251,8 @@ class _Page:
         return no_content()
 
     async def _rewind(self, request: Request) -> Response:
-        """Take a turn out, and all that are newer. A turn has a number, so that a page that is not up to date
-        takes out what it shows."""
+        """Remove a turn and all newer ones. The page names the turn by its number, so a page that is not up
+        to date removes the turn that it shows."""
         before = _number((await self._body(request, "before"))["before"], "before")
         conversation = self._open(request)
         numbers = numbers_of_turns(await self._blob(conversation))
@@ -262,7 +262,7 @@ class _Page:
         return no_content()
 
     async def _fork(self, request: Request) -> Response:
-        """Copy a conversation, as it is or as it was after a turn."""
+        """Copy a conversation: all of it, or up to a turn."""
         after = (await self._body(request, "after"))["after"]
         if after is not None:
             after = _number(after, "after")
@@ -363,7 +363,7 @@ async def _rewound(conversation: AsyncConversation, turns: int) -> None:
 
 
 def _shown(snapshot: ConversationSnapshot | None) -> dict[str, Any]:
-    """What the page shows of a conversation; of one that has not begun, too."""
+    """Give a conversation as the page shows it. None: it has not begun."""
     if snapshot is None:
         return {"version": None, "title": "", "status": "", "model": "", "pending": [], "messages": []}
     info, pending = snapshot.info, shown_pending(snapshot)

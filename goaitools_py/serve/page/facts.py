@@ -1,4 +1,4 @@
-"""What the page shows of a state: facts, turns with their model calls, cuts, raw entries, differences.
+"""A state as the page shows it: facts, turns with their model calls, cuts, raw entries, differences.
 
 Owns: these shapes as JSON-able values. Must never know: HTTP, a store, or how a fact is drawn.
 All functions take a plain blob.
@@ -53,7 +53,7 @@ def facts_of(blob: bytes) -> dict[str, Any]:
 
 
 def numbers_of_turns(blob: bytes) -> list[int]:
-    """Give the numbers of all turns that a rewind counts: those that a cut took out come back with it."""
+    """Give the numbers of all turns that a rewind counts. It also brings back turns that a cut removed."""
     try:
         turns = read_history(blob, archived=True).turns
     except StateError:  # a part of the archive is damaged, or elsewhere
@@ -110,13 +110,13 @@ def _seconds(start: datetime, end: datetime | None) -> float | None:
 
 
 def _said(turn: HistoryTurn) -> str:
-    """What the user said, or else the beginning of the reply."""
+    """The beginning of the user's text, or else of the reply."""
     said = (one.said for one in turn.messages if one.role == "user" and not one.is_event and one.said)
     return (next(said, "") or turn.text)[:200]
 
 
 def removed_of(blob: bytes) -> list[dict[str, Any]]:
-    """Give the turns that cuts took out, as far as the archive has them, with their texts."""
+    """Give the turns that cuts removed and the archive still has, with their texts."""
     live = {turn.number for turn in read_history(blob).turns}
     try:
         whole = read_history(blob, archived=True).turns
@@ -130,7 +130,7 @@ def removed_of(blob: bytes) -> list[dict[str, Any]]:
 
 
 def raw_of(blob: bytes, number: int) -> list[list[str]] | None:
-    """Give the stored entries of a turn as text, by iteration; None if there is no such turn."""
+    """Give the stored entries of a turn as text, by iteration; None if the turn does not exist."""
     state = load_state(blob)
     closed = closed_turns(state)
     for found, turn in zip(numbers_of([turn.record for turn in closed]), closed, strict=True):
@@ -150,7 +150,7 @@ def diff_of(blob: bytes, number: int, since: int | None = None) -> dict[str, Any
 
     `since`: the earlier turn; 0 is the beginning of the conversation. By default it is the turn before.
 
-    Raises ValueError if a cut that cannot be undone has changed what stood at one of them.
+    Raises ValueError if a cut that cannot be undone has changed the state after one of them.
     """
     numbers = numbers_of_turns(blob)
     if since is None:

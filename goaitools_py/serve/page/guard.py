@@ -1,6 +1,6 @@
-"""Who may ask the page's server for what: hosts, origins, a token, and a page that only reads.
+"""Decides which requests the page's server accepts: hosts, origins, a token, and a page that only reads.
 
-Owns: these checks, and the headers that protect the page in the browser. Must never know: what a route does.
+Owns: these checks, and the headers that protect the page in the browser. Must never know: the routes.
 
 A page of another origin can make a browser send requests to this server. So each request must name a host of
 ours (DNS rebinding has a foreign name there), and a request that changes something must come from our origin.
@@ -29,7 +29,7 @@ SCRIPTS: Final = ("markdown.js", "page.js")
 """The page's scripts, in the order in which the page loads them."""
 
 _OPEN: Final = frozenset({"/", "/login", *(f"/{name}" for name in SCRIPTS)})
-"""What needs no token: the page itself, which holds nothing, and the login."""
+"""Paths that need no token: the page itself, which has no content of a conversation, and the login."""
 
 _OWN_SITE: Final = frozenset({"same-origin", "none"})
 _HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:[0-9]{1,5})?")
@@ -75,8 +75,8 @@ class Guard:
         app: The application.
         hosts: Names that a request may have in ``Host``, beside localhost and addresses.
         only_loopback: The server listens on the loopback, so a request must name it.
-        token: What a request must show: as ``Authorization: Bearer``, or the cookie of the login. None: no
-            token is needed.
+        token: Each request must show it: as ``Authorization: Bearer``, or in the cookie of the login. None:
+            no token is needed.
         read_only: Refuse all that changes a conversation, or asks a model.
         policy: The page's ``Content-Security-Policy``.
     """

@@ -41,7 +41,7 @@ def key_of(name: str) -> str:
 def _decoded(coded: str) -> str:
     try:
         return base64.b64decode(coded + "=" * (-len(coded) % 4), altchars=b"-_", validate=True).decode()
-    except (binascii.Error, ValueError):  # also for what is not ASCII
+    except (binascii.Error, ValueError):  # also for text that is not ASCII
         return ""
 
 

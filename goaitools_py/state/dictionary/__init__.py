@@ -1,6 +1,6 @@
 """The compression dictionaries that this package ships, by number.
 
-Owns: their bytes, their frozen hashes. Must never know: what is compressed with them.
+Owns: their bytes, their frozen hashes. Must never know: the texts that are compressed with them.
 A dictionary is kept for ever, byte for byte: blobs written with it cannot be read without it. A better
 one gets the next number. `tests/golden/dictionary` has the text that number 1 was made from, and the
 script that made it.
@@ -28,8 +28,8 @@ def load(number: int) -> bytes:
 
     Raises:
         KeyError: There is no dictionary of that number.
-        GoAIToolsError: The installed file is not the one that was shipped. Nothing is wrong with the
-            blob then, so this is no `StateError` and no policy may discard the blob for it.
+        GoAIToolsError: The installed file differs from the shipped file. The blob is good. So this is not a
+            `StateError`, and no policy may discard the blob for it.
     """
     expected = SHA256[number]
     with open(os.path.join(os.path.dirname(__file__), f"dict{number}.zdict"), "rb") as file:
