@@ -136,7 +136,7 @@ class Reply(Value, frozen=True, kw_only=True):
         entries: The bytes that are stored: the provider's, without response-only keys and raw newlines.
         text: The reply's visible text.
         calls: Tool calls in order, ids unique within the reply.
-        finish_reason: The provider's own word, "" if it gave none.
+        finish_reason: The provider's own word, "" without one.
         stop: The neutral meaning: "end", "length", "refusal", or "pause" (send again unchanged).
             A reply with calls that may run has "end", with every finish reason.
         run_calls: True if `calls` are complete and may be executed.
@@ -533,8 +533,8 @@ class Exchange(Protocol):
     """One open response: read it chunk by chunk, then close it.
 
     It may have an ``interrupt()`` that another thread calls to end a waiting `read`; the call itself does not
-    wait. Without it, a turn that is cancelled or whose time is up ends with the next chunk, or when `read`
-    times out.
+    wait. Without it, a turn that is cancelled or out of time ends with the next chunk, or when `read` times
+    out.
     """
 
     @property

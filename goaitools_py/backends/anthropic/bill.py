@@ -1,4 +1,4 @@
-"""Reads what an Anthropic response says that it has consumed.
+"""Reads the consumption of a request from an Anthropic response.
 
 Owns: which of its counts are the reply's, which were consumed beside it, and which say how large the context
 is. Must never know: the content of a response.
@@ -29,7 +29,7 @@ _RUNS: Final = b'"iterations"'
 
 
 def usage_of(raw: bytes) -> Usage:
-    """Read the totals of a usage object, for one request. A member that is missing or is no count is 0.
+    """Read the totals of a usage object, for one request. A member that is missing or not a count is 0.
 
     Anthropic's `input_tokens` leave out what the cache read or wrote; in `Usage` they are included.
     It never raises, because a reply must not be lost for its usage.
@@ -57,7 +57,7 @@ def _runs(raw: bytes) -> list[dict[str, Any]]:
 
 
 def asides_of(raw: bytes) -> dict[str, Usage]:
-    """What the request consumed beside the totals, by the model's name; "" is the reply's own model."""
+    """The consumption beside the totals, by the model's name; "" is the reply's own model."""
     found: dict[str, Usage] = {}
     for run in _runs(raw):
         if as_str(run.get("type")) not in _OWN:
@@ -74,8 +74,8 @@ def billed(raw: bytes) -> Usage:
 def context_of(raw: bytes) -> Usage | None:
     """The newest run's usage, which says how large the context is; None if the totals say it.
 
-    Only the totals tell how much of the output was thinking. What the earlier runs could not have thought is
-    the newest one's.
+    Only the totals tell how much of the output was thinking. Thinking that does not fit into the output of
+    the earlier runs belongs to the newest one.
     """
     own = [run for run in _runs(raw) if as_str(run.get("type")) in _OWN]
     if len(own) < 2:

@@ -41,7 +41,7 @@ def compacted(body: bytes) -> Reply:
 
 
 def _consumed(reply: Reply) -> Usage:
-    """What the compaction has consumed: the totals are those of a reply, and here they repeat it or are 0."""
+    """The consumption of the compaction. The totals count a reply; here they repeat the `asides` or are 0."""
     asides = sum(reply.asides.values(), start=Usage())
     return replace(asides, requests=1) if asides.total_tokens else reply.usage
 

@@ -81,7 +81,7 @@ __all__ = [
 ]
 
 ANTHROPIC_FAMILIES: Final = frozenset({"anthropic", "aws", "foundry", "claude.googleapis.com"})
-"""Families whose servers check requests against the published type: Anthropic and its clouds."""
+"""Families that check requests against the published type: Anthropic and its clouds."""
 
 _MAX_NAME: Final = 128
 """The longest name of a tool."""
@@ -330,7 +330,7 @@ def _stop(finish: str) -> Literal["end", "length", "refusal", "pause"]:
         return "length"
     if finish in _PAUSES:
         return "pause"
-    return "refusal" if finish in _REFUSALS else "end"  # any other word, or none, means "end"
+    return "refusal" if finish in _REFUSALS else "end"  # any other word, or no word, means "end"
 
 
 def _same(new: Sequence[_Pair], old: Sequence[_Pair]) -> bool:

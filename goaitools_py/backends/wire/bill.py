@@ -1,13 +1,12 @@
-"""Reads what a server says that a request has consumed: tokens, and money.
+"""Reads the consumption of a request from the server's usage object: tokens, and money.
 
 Owns: how the counts of a usage object make one `Usage`, and how the usages of a stream make one object.
 Must never know: which provider API a usage is of.
 
-The servers do not agree on what a count includes. Input and output together are what the server's own total
-says:
+The servers count differently. Here, input and output together equal the server's own total:
 
 ====================================== ============================================================
-what the server says                   what it means
+the server's counts                    meaning
 ====================================== ============================================================
 a total above input and output         the rest is reasoning, and is billed as output: xAI's
                                        endpoint (vercel/ai#12425: 1 + 386 of 399), Gemini's
@@ -50,7 +49,7 @@ def consumed(
     Args:
         read: The input.
         written: The output.
-        total: What the server says is the sum; 0 if it does not say so.
+        total: The sum as the server states it; 0 if it does not.
         cached: Input from the cache.
         cache_write: Input that was written to the cache.
         reasoning: Reasoning, within the output or beside it.
@@ -82,7 +81,7 @@ _AMOUNT: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,20})?")
 
 
 def cost_of(usage: Mapping[str, Any], metadata: object = None) -> Decimal | None:
-    """What the server says that the request has cost, in US dollars; None if it does not say so.
+    """The cost of the request in US dollars, as the server states it; None if it does not.
 
     xAI has ``cost_in_usd_ticks``, Perplexity ``cost.total_cost``, and OpenRouter ``cost``. With a user's own
     key of the provider behind it (``is_byok``), OpenRouter's cost is its fee, and the provider's bill stands

@@ -1,6 +1,7 @@
 """Merges a caller's `extra_body` into the members of a request: one rule for every provider API.
 
-Owns: what wins, what is merged, and what may never be set. Must never know: a provider API's own members.
+Owns: which value wins, which members are merged, and which may never be set. Must never know: a provider
+API's own members.
 
 The rule:
 
@@ -10,7 +11,8 @@ The rule:
    another. Where both give the same key, `extra_body` wins. Every other object is replaced, because most of
    them are variants told apart by ``type``, and half of one variant is no other variant.
 4. Items that a dialect needs in a list stay in it, behind the caller's.
-5. What would take over the history, the way of answering, or the conversation's state is a `ValueError`.
+5. A member that would take over the history, the way of answering, or the conversation's state is a
+   `ValueError`.
 """
 
 from __future__ import annotations
@@ -50,11 +52,11 @@ def with_extra(
         values: Members that settings write, by name.
         extra: The caller's `extra_body`.
         refused: Members that `extra_body` may not set.
-        needed: Lists, by member, whose items a request always has.
+        needed: Items that a request always has, as a list for each member.
 
     Raises:
         ValueError: `extra_body` sets a member that it may not set.
-        TypeError: What `extra_body` gives for one of `needed` is no list.
+        TypeError: The value in `extra_body` for one of `needed` is not a list.
     """
     for key, refusal in refused.items():
         if key in extra and extra[key] not in refusal.but:

@@ -1,7 +1,7 @@
 """Joins the pieces of a streamed value.
 
 Owns: which strings, lists, objects and calls are continued, and which are repeated. Must never know: an
-event, the names in a delta, what of a message is stored.
+event, the names in a delta, the stored form of a message.
 
 The rule, for every member of a message, a part, a call or an object in them:
 
@@ -14,7 +14,7 @@ The rule, for every member of a message, a part, a call or an object in them:
    booleans and values of different kinds the last one counts.
 
 So a stream that is cut at other places gives the same message. There is one exception: an unknown string
-whose pieces are all equal ("ha", "ha") looks like a repeated one, and is kept once.
+with equal pieces ("ha", "ha") looks like a repeated one, and is kept once.
 
 LiteLLM streams one signed block as parts ``{"type":"thinking","thinking":"…","signature":""}`` and a last one
 with the signature (its stream_chunk_builder joins them so; seen 2026-11); Mistral's reasoning models send

@@ -93,7 +93,7 @@ def placeholder(part: Image | Document | Audio, why: str) -> str:
 def tool_list(
     tools: Sequence[ToolSpec | ProviderTool], function: Callable[[ToolSpec], dict[str, Any]]
 ) -> bytes:
-    """Write the tool list; b"" for none.
+    """Write the tool list; b"" without tools.
 
     Functions come first, sorted by name. Provider tools follow, sorted by the digest of their JSON. The keys
     of a schema keep their order, because the model reads them in that order.
@@ -164,7 +164,7 @@ _name = lru_cache(maxsize=256)(rawjson.dumps)
 
 
 def body_of(members: Mapping[str, bytes], history: Iterable[bytes], *, key: str) -> bytes:
-    """Write the body with one join. A member whose value is b"" is left out.
+    """Write the body with one join. A member with the value b"" is left out.
 
     Args:
         members: The JSON of each member, in the order of the body. The value of `key` is ignored.

@@ -35,7 +35,7 @@ LONG_CHOICES: Final = 250
 """An enum of texts with more values than this has a limit of its own."""
 
 MOST_CHARACTERS_OF_A_LONG_ENUM: Final = 15_000
-"""Characters of all values of such an enum."""
+"""Characters of all values of a long enum."""
 
 
 def too_large_for_openai(schema: Mapping[str, Any], name: str) -> tuple[str, str] | None:
@@ -43,7 +43,7 @@ def too_large_for_openai(schema: Mapping[str, Any], name: str) -> tuple[str, str
 
     Args:
         schema: The strict form of the schema.
-        name: That of the type.
+        name: The type's name.
     """
     count = _Count(schema)
     try:
@@ -62,7 +62,7 @@ class _TooMuch(Exception):  # noqa: N818 - goes no further than this file
 
 
 class _Count:
-    """What was counted so far. A definition is walked again only where it stands deeper than before."""
+    """The counts so far. A definition is walked again only where it stands deeper than before."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
