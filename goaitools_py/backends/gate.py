@@ -1,6 +1,6 @@
 """How many requests go to a provider at a time, and when: one queue for all chats of a backend and key.
 
-Owns: the queue, its places, and the time before which nobody is let in. Must never know: a request, a socket,
+Owns: the queue, its places, and the time at which the gate opens. Must never know: a request, a socket,
 an event loop, how a caller waits.
 
 Threads and tasks of any event loop stand in one queue, in the order in which they came. A caller asks with
@@ -82,7 +82,7 @@ class Gate:
         return 0.0
 
     def held_for(self) -> float:
-        """For how many more seconds nobody is let in; 0.0 or less: they are."""
+        """Seconds until the gate opens. 0 or less: it is open."""
         return self._opens_at - time.monotonic()
 
     def leave(self, ticket: Ticket) -> None:

@@ -1,6 +1,6 @@
 """Settings that were not written for a Claude model, fitted to it.
 
-Owns: what Claude models refuse of settings that were kept or handed on, and what stands in their place.
+Owns: which kept or handed-on settings Claude models refuse, and their replacements.
 Must never know: a request's bytes, or where a setting was kept.
 
 The facts by model are in `backends.capabilities`. Those for all models, with their sources:

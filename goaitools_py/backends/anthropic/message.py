@@ -1,6 +1,6 @@
 """Reads one Anthropic message as neutral values: roles, parts, calls, results, reasoning, events.
 
-Owns: where a message of this provider API holds its content. Must never know: what of it is stored or sent.
+Owns: where a message of this provider API holds its content. Must never know: its stored or sent form.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Changes to the sent copy of an Anthropic history. The stored history does not have them.
 
 Owns: cache marks, the user's message before an assistant's message that would be the first, system messages
-for models that take none at their position, and whether a running tool loop began without thinking.
+for models that do not take them at their position, and whether a running tool loop began without thinking.
 Must never know: a request's other members, or where an entry came from.
 """
 

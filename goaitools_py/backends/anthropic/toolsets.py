@@ -41,7 +41,7 @@ def output_block(call: ToolCall, value: Any, *, is_error: bool) -> dict[str, Any
         is_error: The call failed.
 
     Raises:
-        ValueError: The value has another shape; the text says what is expected.
+        ValueError: The value has another shape; the text names the expected one.
     """
     named = {"type": "tool_result", "tool_use_id": call.id, "toolset_name": call.name}
     if isinstance(value, Mapping):

@@ -1,6 +1,6 @@
 """Writes neutral messages, results and tools in the shapes of Anthropic's API.
 
-Owns: the shape of what a caller wrote. Must never know: a model's replies, a request.
+Owns: the shape of a caller's messages. Must never know: a model's replies, a request.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def async_http_client(**options: Any) -> httpx2.AsyncClient:
         from .async_pool import ShardedClient
 
         return ShardedClient(**options)
-    # Both SDKs have such a class. Take it from the SDK that is imported already.
+    # Both SDKs have a client over aiohttp. Take it from the SDK that is imported already.
     if "anthropic" in sys.modules and "openai" not in sys.modules:
         from anthropic import DefaultAioHttpClient
     else:

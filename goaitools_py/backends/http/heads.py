@@ -1,7 +1,7 @@
 """Remembers the heads of posts: everything of a request except its bytes.
 
 Owns: the heads, and when one is sure enough to be used again.
-Must never know: an SDK, a provider, how a request is sent, what the bytes mean.
+Must never know: an SDK, a provider, how a request is sent, the meaning of the bytes.
 
 An SDK merges layers of headers and parses the address for each post, but posts differ in little except their
 bytes. So a head is kept if two posts in a row had the same one, and both were made from the same inputs
@@ -37,7 +37,7 @@ class Head(NamedTuple):
     timed: tuple[str, ...]
     """The names of headers that tell how long the client waits for the next bytes."""
     extensions: dict[str, Any]
-    """What the transport is told besides the timeouts."""
+    """Options for the transport besides the timeouts."""
     how: dict[str, Any]
     """The arguments of the HTTP client's `send`."""
 
@@ -76,7 +76,7 @@ def head_of(
     Args:
         request: Made by an SDK. It is not changed, and may change later.
         content: The bytes that the SDK was told to post.
-        cookies: Those of the HTTP client.
+        cookies: The HTTP client's cookies.
         how: The arguments of the HTTP client's `send`.
     """
     headers, extensions = httpx2.Headers(request.headers), dict(request.extensions)
@@ -128,7 +128,7 @@ class Heads:
         return known.head if known.takes_any_limits or known.head.limits == limits else None
 
     def learn(self, wishes: object, head: Head | None) -> None:
-        """Note what a post with these wishes had as its head; None if that cannot be used again."""
+        """Note the head of a post with these wishes; None if it cannot be used again."""
         before = self._find(wishes)
         kept = [known for known in self._known if known is not before]
         if head is not None:

@@ -1,6 +1,6 @@
 """One post to a server in this process, so that the first real post finds everything imported.
 
-Owns: that server, and the event loop that both run on. Must never know: which SDK it is, what a body means.
+Owns: that server, and the event loop that both run on. Must never know: which SDK it is, or a body's content.
 
 With their first request both SDKs import more of themselves and look at the platform. With its first
 connection the HTTP client imports its event loop. Together this takes tens of milliseconds.

@@ -1,7 +1,7 @@
 """Splits the bytes of an event stream into the data of its events.
 
 Owns: line ends, comments and the ends of events in ``text/event-stream``.
-Must never know: a provider, what an event means.
+Must never know: a provider, the meaning of an event.
 """
 
 from __future__ import annotations

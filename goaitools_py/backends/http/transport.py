@@ -1,11 +1,11 @@
 """A bridge that lets an SDK built on `httpx2` send through a caller's classic `httpx` client.
 
 Owns: the way of a request to `httpx`, of its response back, and of errors from one library to the other.
-Must never know: an SDK, a provider, what the bytes mean.
+Must never know: an SDK, a provider, the meaning of the bytes.
 
 Both SDKs use `httpx2` today, but many callers have their proxies, mounts, authentication and event hooks on
 `httpx` clients, and so have test tools such as `respx`. The bridge is an `httpx2` transport that sends
-through such a client, with that client's configuration. It streams the body, and does not collect it.
+through an `httpx` client, with that client's configuration. It streams the body, and does not collect it.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def _errors_as_httpx2() -> Iterator[None]:
 
 
 def _twin(classic: type[httpx.RequestError]) -> type[httpx2.RequestError]:
-    """The `httpx2` class of the same name, or that of the nearest base class: both libraries have the same
+    """The `httpx2` class of the same name, or of the nearest base class's name: both libraries have the same
     classes."""
     for base in classic.__mro__:
         twin = getattr(httpx2, base.__name__, None)

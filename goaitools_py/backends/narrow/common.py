@@ -57,7 +57,7 @@ class Narrow(NamedTuple):
 
 
 class Edit:
-    """One JSON object whose members are taken out or replaced. Every other byte stays.
+    """Takes out or replaces members of one JSON object. Every other byte stays.
 
     Args:
         raw: The object.
@@ -86,7 +86,7 @@ class Edit:
                 self.drop(key, kind)
 
     def put(self, key: str, value: bytes, kind: Change | None) -> None:
-        """Give a member another value. None as `kind`: what changed inside of it has logged itself."""
+        """Give a member another value. None as `kind`: the changes inside of it are logged already."""
         if value is self.members.get(key) and key not in self._put:
             return
         self._put[key] = value

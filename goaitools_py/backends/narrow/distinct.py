@@ -2,7 +2,7 @@
 
 Owns: which call gets another id, and that its result follows it. Must never know: a host's other rules.
 
-Chat Completions takes a second call with the id of an answered one, and real histories have such: servers
+Chat Completions takes a second call with the id of an answered one, and real histories have them: servers
 count ids from 0 in each reply, and 32 of 128 recorded conversations of one agent have an id twice. Anthropic
 refuses it: "`tool_use` ids must be unique" (anthropics/claude-code#8612). A reader who looks for the result
 of a call by its id finds the wrong one.

@@ -1,6 +1,6 @@
 """Assembles a streamed chat completion: chunks of bytes become deltas and, at the end, one response.
 
-Owns: how the pieces of choice 0 are joined. Must never know: what of the message is stored.
+Owns: how the pieces of choice 0 are joined. Must never know: the stored form of the message.
 
 The assembled message has ``role``, ``content``, other members, ``tool_calls``, in this order. Strings are
 joined code point by code point. Values of unknown keys keep their bytes and are joined by the rule in
@@ -119,7 +119,7 @@ class ChatDecoder:
     """Decodes one streamed response.
 
     The stream is complete when choice 0 has a finish reason, or at ``[DONE]`` after any event of choice 0:
-    some servers leave the reason empty, and none sends ``[DONE]`` in the middle.
+    some servers leave the reason empty, and servers never send ``[DONE]`` in the middle.
 
     Attributes:
         is_done: True if ``[DONE]`` was read; nothing after it is needed.
@@ -178,7 +178,7 @@ class ChatDecoder:
         return deltas
 
     def end(self) -> list[Delta]:
-        """Take what the end of the stream completes: a last event without its blank line.
+        """Complete a last event that ends without its blank line.
 
         Raises:
             ProtocolFault: As `feed`.
@@ -244,7 +244,7 @@ class ChatDecoder:
             self._usage = merged(self._usage, bytes(chunk.usage))
         elif chunk.x_groq != NULL:
             self._usage = merged(self._usage, bytes(_member(chunk.x_groq, "usage") or NULL))
-        for name in BESIDE:  # each list comes whole, and most events have none
+        for name in BESIDE:  # each list comes whole, and most events have no list
             if (sources := getattr(chunk, name)) != NULL:
                 self._beside[name] = bytes(sources)
         for choice in chunk.choices or ():

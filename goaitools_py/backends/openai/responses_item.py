@@ -1,7 +1,7 @@
 """Reads items of the Responses API as neutral values: roles, parts, calls, reasoning, events.
 
 Owns: the content of an item, and which items together are one message.
-Must never know: what of it is stored or sent.
+Must never know: the stored form or the sent form.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def _document(file: Mapping[str, Any]) -> tuple[Document, ...]:
     return ()
 
 
-# -------------------------------------------------------------------------------- what the model says
+# ----------------------------------------------------------------------------- content of model items
 
 
 def spoken(content: Any) -> str:

@@ -25,7 +25,7 @@ SPEAKERS: Final = ("assistant",)
 
 
 def is_odd_item(item: Mapping[str, Any], speakers: Sequence[str] = SPEAKERS) -> bool:
-    """True for an item of an impossible shape, such as a message whose role is not in `speakers`."""
+    """True for an item of an impossible shape, such as a message with a role outside of `speakers`."""
     kind = item.get("type")
     if _has_odd_id(item):
         return True

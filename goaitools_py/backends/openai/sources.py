@@ -1,6 +1,6 @@
 """Reads the sources that a server names beside a reply, or in a member of its own.
 
-Owns: the places and shapes of such lists. Must never know: what of the message is stored.
+Owns: the places and shapes of these lists. Must never know: the stored form of the message.
 
 ========================== ===================================================================================
 ``citations``              addresses, in the order of the marks ``[1]``, ``[2]`` in the text, at the top:

@@ -20,7 +20,7 @@ __all__ = ["entry_problems", "is_silent", "problems"]
 
 
 def problems(messages: Iterable[Mapping[str, Any] | bytes], frame: Frame) -> Iterator[str]:
-    """What a server of this provider API refuses in a history."""
+    """The problems for which a server of this provider API refuses a history."""
     waiting = set(frame.open_calls)
     caller = "an earlier message"
     answered: set[str] = set()
@@ -63,7 +63,7 @@ def problems(messages: Iterable[Mapping[str, Any] | bytes], frame: Frame) -> Ite
 
 
 def entry_problems(message: object) -> Iterator[str]:
-    """What a server of this provider API refuses in a message at any position."""
+    """The problems for which a server of this provider API refuses a message at any position."""
     if not isinstance(message, Mapping):
         yield "must be a JSON object"
         return
@@ -77,7 +77,7 @@ def entry_problems(message: object) -> Iterator[str]:
 
 def is_silent(message: Mapping[str, Any]) -> bool:
     """True for an assistant's message that says nothing: no text, no call, no refusal, no sound or picture.
-    Its reasoning, and what servers note for themselves, does not count. A member that nobody knows does."""
+    Its reasoning, and the servers' own notes, do not count. An unknown member counts."""
     for key, value in message.items():
         if key not in _SILENT and (value if key in _SAYING else value is not None):
             return False

@@ -56,7 +56,7 @@ def _call_id(item: Mapping[str, Any], kind: str | None) -> object:
 
 
 def problems(messages: Iterable[Mapping[str, Any] | bytes], frame: Frame) -> Iterator[str]:
-    """What a server of this provider API refuses in a history."""
+    """The problems for which a server of this provider API refuses a history."""
     waiting: dict[str, str | None] = dict.fromkeys(frame.open_calls)  # None: a function or a custom tool
     caller = "an earlier item"
     answered: set[str] = set()
@@ -119,7 +119,7 @@ def problems(messages: Iterable[Mapping[str, Any] | bytes], frame: Frame) -> Ite
 
 
 def entry_problems(item: object) -> Iterator[str]:
-    """What a server of this provider API refuses in an item at any position."""
+    """The problems for which a server of this provider API refuses an item at any position."""
     kind = _kind(item) if isinstance(item, Mapping) else None
     if not isinstance(item, Mapping) or kind is None:
         yield "must be a JSON object with a type or a role"
@@ -213,7 +213,7 @@ def _names(item: Mapping[str, Any], *keys: str) -> Iterator[str]:
 
 
 def _no_shape(item: Mapping[str, Any]) -> Iterator[str]:
-    # A message of an unknown role has no type, or that of a message.
+    # A message of an unknown role has no type, or the type "message".
     return iter(()) if item.get("type") not in (None, "message") else _message_shape(item)
 
 

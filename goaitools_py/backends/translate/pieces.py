@@ -1,4 +1,4 @@
-"""What a model's reply consists of, in words that no provider API owns: texts, calls, results, losses.
+"""The neutral pieces of a model's reply: texts, calls, results, losses.
 
 Owns: these values, the text that stands for a hosted tool's work, and the ids that each provider API takes.
 Must never know: a provider's JSON, or a state.
@@ -21,7 +21,7 @@ __all__ = ["Called", "LossKind", "Lost", "Piece", "Said", "call_id", "hosted", "
 LossKind = Literal[
     "arguments",  # the arguments of a call are no JSON object; the call has {} now
     "archive",  # turns that a cut took out stay in the archive as they were; that cut cannot be undone
-    "call_id",  # a call whose id an earlier call has got another one; its result too
+    "call_id",  # a call with the id of an earlier call has got another id; its result too
     "carried",  # a value that later requests had to repeat, such as the id of a container, is gone
     "citations",  # the links from a reply's text to its sources are gone; `HistoryTurn.citations` has them
     "compaction",  # a compaction of the provider became text as far as it can be read
@@ -39,7 +39,7 @@ LossKind = Literal[
     "tool_name",  # the name of a tool was cut or changed
     "unread",  # a part that this release cannot read
 ]
-"""What did not go along to another provider API."""
+"""Parts that are lost on the way to another provider API."""
 
 
 class Said(Value, frozen=True):
@@ -97,7 +97,7 @@ _MOST: Final = 8_000
 
 
 def hosted(name: str, given: Any) -> Said:
-    """The text for a hosted tool's call, or for its result: its name, and what it was given or found.
+    """The text for a hosted tool's call, or for its result: its name, and its input or its findings.
 
     The text is bounded: 20 elements of a list, 2,000 characters of a string, 8,000 in all.
     """
@@ -122,7 +122,7 @@ def _readable(value: Any) -> Any:
 
 
 def outcome(name: str) -> str:
-    """What the result of a hosted tool is called in the text."""
+    """The name for a hosted tool's result in the text."""
     return f"{name} result"
 
 

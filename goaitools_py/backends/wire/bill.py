@@ -13,8 +13,8 @@ a total above input and output         the rest is reasoning, and is billed as o
                                        (Clarifai/clarifai-python#978: 424 of 1,016)
 the same, with seconds of sound, or    the rest is input: Mistral's sound, a cache that is counted
 with more cached tokens than input     apart
-more reasoning than output             the reasoning is not in the output, whatever the total says,
-                                       which a gateway may have added up itself
+more reasoning than output             the reasoning is not in the output, also if the total
+                                       disagrees: a gateway may have added it up itself
 ====================================== ============================================================
 
 The counts are of 2026-11. The total of every other recorded usage is input and output (1,500 of 1,500).
