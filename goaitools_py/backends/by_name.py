@@ -150,8 +150,8 @@ def _async_class(wire: str) -> Callable[..., AsyncBackend]:
 
 
 class _Connection(Generic[_B]):
-    """The backend that one process has opened. After a fork the child uses its parent's backend, which handles
-    forks itself, but not its simulator, which runs in threads of the parent."""
+    """The backend that one process has opened. After a fork the child uses its parent's backend, because that
+    handles forks itself, but not its parent's simulator, because that runs in threads of the parent."""
 
     def __init__(self, before: _Connection[_B] | None) -> None:
         self.lock = threading.Lock()

@@ -1,6 +1,6 @@
 """Reads the consumption of a request from an Anthropic response.
 
-Owns: which of its counts are the reply's, which were consumed beside it, and which say how large the context
+Owns: which counts belong to the reply, which were consumed beside it, and which say how large the context
 is. Must never know: the content of a response.
 
 One request may make the model run several times: between server tools, to compact the history, to ask an
@@ -31,7 +31,7 @@ _RUNS: Final = b'"iterations"'
 def usage_of(raw: bytes) -> Usage:
     """Read the totals of a usage object, for one request. A member that is missing or not a count is 0.
 
-    Anthropic's `input_tokens` leave out what the cache read or wrote; in `Usage` they are included.
+    Anthropic's `input_tokens` leave out tokens that the cache read or wrote; `Usage` includes them.
     It never raises, because a reply must not be lost for its usage.
     """
     return _totals(object_of(raw))

@@ -84,7 +84,7 @@ class AnthropicDialect(Value, frozen=True):
         family: "anthropic", "aws", "foundry" or "claude.googleapis.com", or the host of a compatible
             server. The first four check a request against the published type. The others get
             `anthropic-version: 2023-06-01`, sampling settings, and cache marks on the last message.
-        model: The backend's model, "" if it has none. It decides whether a system message in the middle of
+        model: The backend's model, "" without one. It decides whether a system message in the middle of
             the history is stored as one. The sent form depends on the request's own model.
     """
 

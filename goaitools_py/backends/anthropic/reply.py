@@ -1,6 +1,6 @@
 """Reads an Anthropic Messages response into a reply.
 
-Owns: which parts of a response are stored, changed or left out. Must never know: a request, a stream's events.
+Owns: the parts of a response that are stored, changed or left out. Must never know: a request, stream events.
 
 A response is stored as ``{"role":"assistant","content":…}`` with the provider's bytes for its content. These
 are all exceptions:

@@ -151,7 +151,7 @@ class HttpExchange(_OfProcess):
             raise _interruption(self._response, error) from None
 
     def interrupt(self) -> None:
-        """End a `read` that waits in another thread: it fails, or returns what has come.
+        """End a `read` that waits in another thread: it fails, or returns the bytes that have come.
 
         The socket is shut down and not closed: closing does not wake the reader, and another file may get
         its number a moment later. Over HTTP/2 other requests share the socket, so it is left alone. There

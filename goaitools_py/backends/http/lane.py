@@ -3,8 +3,8 @@
 Owns: when the short way is taken, and the outcome that the SDK sees afterwards.
 Must never know: which SDK it is, a provider, the meaning of the bytes.
 
-An SDK's own work for each post takes an eighth of a short turn. Here the SDK's client gets a `Tap` as its HTTP
-client. The tap sees each request just before it is sent. Once its head is known (`heads`), new bytes are
+An SDK's own work for each post takes an eighth of a short turn. Here the SDK's client gets a `Tap` as its
+HTTP client. The tap sees each request just before it is sent. Once its head is known (`heads`), new bytes are
 put behind that head, and the real HTTP client sends them: with its own cookies, hooks, authentication,
 proxies and transport. A change of a header, a key, a timeout, an address or a cookie takes effect at once:
 with other wishes the SDK makes the head again.

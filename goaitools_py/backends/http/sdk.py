@@ -19,8 +19,7 @@ __all__ = ["ClientOptions", "Sdk", "SdkClient", "SdkErrors", "refuse_options"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientOptions:
-    """How to reach the server. A value that is None or missing comes from the SDK and its environment variables.
-    """
+    """How to reach the server. The SDK and its environment variables give values that are None or missing."""
 
     client: object = None
     http_client: object = None

@@ -33,8 +33,8 @@ other blocks (fully)                 "Input tag '…' found using 'type' does no
 (fully)
 ===================================  ====================================================================
 
-Signed thinking stays as it is. It is bound to the history that Anthropic had taken, so the signature can still
-be good after members and marks are gone. If it is not, the server says so, and it is taken out then.
+Signed thinking stays as it is. It is bound to the history that Anthropic had taken, so the signature can
+still be good after members and marks are gone. If it is not, the server says so, and it is taken out then.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reads a Chat Completions response into a reply.
 
-Owns: which parts of a response are stored, changed or left out. Must never know: a request, a stream's events.
+Owns: the parts of a response that are stored, changed or left out. Must never know: a request, stream events.
 
 A response is stored as the provider's bytes. These are all exceptions:
 
@@ -56,7 +56,7 @@ the message itself         null or missing; a filter or  the same
 ``role``                   not ``"assistant"``           the same; now ``"assistant"``
 ========================== ============================= =============================================
 
-*Hollow* means null, empty, or an object whose members are all hollow or zero. The counts are from recorded
+*Hollow* means null, empty, or an object with only hollow or zero members. The counts are from recorded
 responses of a dozen hosts, as of 2026-11. The reply's calls keep the arguments as the model wrote them,
 also if stored ones differ, because the engine answers them. Other keys (``reasoning``, ``reasoning_content``,
 ``reasoning_details``, ``extra_content``, any unknown one) stay as they came.
@@ -334,7 +334,7 @@ _LENGTHS: Final = frozenset(
         "model_context_window_exceeded",
     }
 )
-"""Finish reasons of a reply that reached a limit: OpenAI's own, and the words of Anthropic, the Responses API,
+"""Finish reasons of a reply that reached a limit: OpenAI's own, and words of Anthropic, the Responses API,
 Gemini and Mistral, which gateways pass on (2026-11: nearai/ironclaw#5665)."""
 
 _FILTERS: Final = frozenset(

@@ -1,6 +1,6 @@
 """Calls of provider tools that the client answers, and the shapes of the answers.
 
-Owns: which items are these calls, and the shape of their outputs. Must never know: a reply, a turn, a request.
+Owns: the types of these calls, and the shape of their outputs. Must never know: a reply, a turn, a request.
 
 ========================= ============================ ===================================================
 the model's item          answered by                  the answer's own members

@@ -1,6 +1,6 @@
 """Reads a Responses answer into a reply.
 
-Owns: which parts of a response are stored, changed or left out. Must never know: a request, a stream's events.
+Owns: the parts of a response that are stored, changed or left out. Must never know: a request, stream events.
 
 Each item of ``output`` is stored as one entry, as the provider's bytes. These are all exceptions:
 

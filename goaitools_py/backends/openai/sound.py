@@ -1,7 +1,7 @@
 """Replies with sound: their stored form, and the form that a request repeats.
 
-Owns: the transcript as the text of a message with sound, the id until it expires, and the transcript afterwards.
-Must never know: a clock, or a message's other members.
+Owns: the transcript as the message's text, the id until it expires, and the transcript afterwards. Must never
+know: a clock, or a message's other members.
 
 A response has ``audio: {id, data, transcript, expires_at}`` and null as its content. A request takes
 ``audio: {id}`` only, and refuses an id that has expired, an hour after the reply (openai 3.54,

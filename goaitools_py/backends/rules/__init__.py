@@ -55,7 +55,7 @@ def check_history(
 
 
 def check_entry(wire: str, entry: Mapping[str, Any] | bytes) -> list[str]:
-    """Say which known rules of a provider one entry breaks at any position; an empty list means a valid entry.
+    """Say which known rules of a provider one entry breaks at any position; an empty list: it is valid.
 
     Raises:
         ValueError: No rules are known for `wire`.

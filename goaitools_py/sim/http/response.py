@@ -1,6 +1,6 @@
-"""An HTTP response as a value: what is sent, in which pieces, and how the sending ends.
+"""An HTTP response as a value: its bytes, in which pieces they are sent, and how the sending ends.
 
-Owns: the description of a response, valid or damaged. Must never know: a socket, or what the bytes mean.
+Owns: the description of a response, valid or damaged. Must never know: a socket, or the meaning of the bytes.
 """
 
 from __future__ import annotations

@@ -225,7 +225,7 @@ def _reasoning_item(path: str, item: Mapping[str, Any]) -> Iterator[Refusal]:
         )
 
 
-# ---------------------------------------------------------------------------------- what goes together
+# ------------------------------------------------------------------------------ items that go together
 
 
 def _identities(items: Sequence[Mapping[str, Any]]) -> Iterator[Refusal]:
