@@ -40,8 +40,8 @@ class Gating:
     """The gate of one backend: who shares it, and how many requests this backend lets in.
 
     Args:
-        limit: So many requests at a time.
-        group: Backends with an equal one share the gate.
+        limit: The largest number of requests at a time.
+        group: Backends with an equal value share the gate.
     """
 
     def __init__(self, limit: int, group: Hashable) -> None:
@@ -232,7 +232,7 @@ def gated(backend: Any, *, max_concurrent_calls: int, group: Hashable = None) ->
 
     Args:
         backend: A backend for `Chat`, for `AsyncChat`, or for both.
-        max_concurrent_calls: So many requests at a time; the others wait in the order in which they came.
+        max_concurrent_calls: Most requests at a time; the others wait in the order in which they came.
         group: Backends with an equal value share their gate, such as a tenant's name; None: this one alone.
 
     Raises:

@@ -5,9 +5,9 @@ is. Must never know: the content of a response.
 
 One request may make the model run several times: between server tools, to compact the history, to ask an
 advisor. ``usage.iterations`` lists the runs (anthropic 2.14, types/beta/beta_iterations_usage). The totals
-are the sum of the ``message`` runs, and a ``fallback_message`` stands in the place of one. Runs of any other
-type are in no total, and the next request contains nothing of them (recorded 2026-11: totals of 2,417 tokens
-in, beside an advisor's 2,529).
+are the sum of the ``message`` runs; a ``fallback_message`` counts like one. Runs of other types are not in
+the totals, and their text is not in the next request (recorded 2026-11: totals of 2,417 tokens in, beside an
+advisor's 2,529).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _totals(counts: Mapping[str, Any]) -> Usage:
 
 
 def _runs(raw: bytes) -> list[dict[str, Any]]:
-    """The runs of the model, as far as they can be read."""
+    """The readable runs of the model."""
     found = object_of(raw).get("iterations") if _RUNS in raw else None
     return [run for run in found if isinstance(run, dict)] if isinstance(found, list) else []
 
@@ -67,7 +67,7 @@ def asides_of(raw: bytes) -> dict[str, Usage]:
 
 
 def billed(raw: bytes) -> Usage:
-    """All that the request consumed, for a response that is no reply."""
+    """The whole consumption of the request, for a response that is not a reply."""
     return sum(asides_of(raw).values(), start=usage_of(raw))
 
 

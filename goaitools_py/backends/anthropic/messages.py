@@ -360,7 +360,7 @@ class AnthropicDialect(Value, frozen=True):
         return reading.with_call_ids(reply, ids)
 
     def unsigned(self, entries: Sequence[bytes]) -> list[bytes]:
-        """The entries without thinking, signed or redacted; b"" for one in which there was nothing else."""
+        """The entries without thinking, signed or redacted; b"" if an entry held only thinking."""
         return reading.unsigned(entries)
 
     def settled(self, reply: Sequence[bytes]) -> list[bytes]:
@@ -397,7 +397,7 @@ def _thinks_manually(values: Mapping[str, Any]) -> bool:
 
 
 def _is_claude(is_own: bool, known: Capabilities) -> bool:
-    """True if the request goes to Anthropic's models, as far as the host and the name of the model say."""
+    """True if the request goes to Anthropic's models, judged by the host and the model's name."""
     return is_own or known.binds_thinking is not None
 
 

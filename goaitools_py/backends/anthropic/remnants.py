@@ -83,7 +83,7 @@ def marks_of(blocks: Iterable[tuple[str, str | None]]) -> dict[str, tuple[str, i
 
 
 def betas_of(carried: Mapping[str, str], named: Iterable[str]) -> list[str]:
-    """The betas that a history with these marks needs, beside those that the caller names."""
+    """The betas that a history with these marks needs, without the betas that the caller names."""
     known = {_feature(beta) for beta in named}
     newest: dict[str, str] = {}
     for mark in carried:
@@ -105,7 +105,7 @@ def _feature(beta: str) -> str:
 
 
 def sent_without_tools(history: Sequence[bytes], carried: Mapping[str, str], tools: bytes) -> Sequence[bytes]:
-    """The history with text in the place of hosted work that needs a tool which the request does not have.
+    """The history with text in the place of hosted work, if the request does not have the tool for it.
 
     Args:
         history: Pieces of entries joined by ``,\\n``, unread.

@@ -98,8 +98,8 @@ _LENGTHS: Final = frozenset({"max_tokens", "model_context_window_exceeded", "len
 """Stop reasons of a reply that reached a limit: Anthropic's, and words of others that gateways pass on."""
 
 GUARDRAIL: Final = "guardrail_intervened"
-"""Bedrock's word for a reply that a guardrail wrote. On this provider API its answer says so in a member of
-its own, beside the stop reason ``end_turn``."""
+"""Bedrock's word for a reply that a guardrail wrote. On this provider API it stands in a separate member,
+beside the stop reason ``end_turn``."""
 
 _REFUSALS: Final = frozenset({"refusal", GUARDRAIL})
 """The conversation goes on only without the refused turn (platform.claude.com, "Streaming refusals":
@@ -237,7 +237,7 @@ _Pair = tuple[bytes, _Block]
 
 
 def _read(entry: bytes) -> list[_Pair]:
-    """The blocks of a message, as bytes and parsed. Raises RawJSONError for a block that is no object."""
+    """The blocks of a message, as bytes and parsed. Raises RawJSONError for a block that is not an object."""
     content = rawjson.members(entry).get("content", b"[]")
     return [(raw, _BLOCK.read(raw)) for raw in rawjson.items(content)] if content.startswith(b"[") else []
 
@@ -491,7 +491,7 @@ def without_calls(reply: Reply) -> Reply:
 
 
 def _filtered(entry: bytes, keeps: Callable[[bytes, _Block], bool]) -> bytes:
-    """The message without some blocks; itself if all stay, b"" if nothing can be sent."""
+    """The message without some blocks; the same bytes if all stay, b"" if nothing can be sent."""
     pairs = _read(entry)
     kept = [pair for pair in pairs if keeps(*pair)]
     return entry if len(kept) == len(pairs) else _with_content(entry, _sendable(kept))

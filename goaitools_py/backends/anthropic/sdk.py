@@ -183,7 +183,7 @@ def _has_credentials(client: anthropic.Anthropic | anthropic.AsyncAnthropic) -> 
 
 
 def _merged(*lists: object) -> str:
-    """Join comma-separated lists, each name once. A value that is not text adds nothing."""
+    """Join comma-separated lists, each name once. Values that are not text are skipped."""
     return ",".join(dict.fromkeys(_names(lists)))
 
 

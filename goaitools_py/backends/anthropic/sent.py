@@ -60,10 +60,10 @@ def opened(history: Sequence[bytes]) -> Sequence[bytes]:
 
 
 def began_unthinking(history: Sequence[bytes]) -> bool:
-    """True if results of calls are waiting for a reply, and the answer that they belong to does not begin
-    with thinking. An answer goes on over all its calls, until a user says something.
+    """True if results of calls wait for a reply, and their answer does not begin with thinking. An answer
+    goes on over all its calls, until a user's message.
 
-    Only the end of the history is read, as far back as that answer began.
+    Only the end of the history is read, back to the beginning of that answer.
     """
     began: bytes | None = None
     has_results = False
@@ -103,7 +103,7 @@ def placed(history: Sequence[bytes], *, natively: bool) -> Sequence[bytes]:
 
     A model that takes system messages takes one directly after a user's message and before a reply or the
     end: "accepts role: system messages immediately after a user turn"; all recorded requests are like that.
-    Any other becomes a user's message with a block. The form of a message does not change when the history
+    Others become a user's message with a block. The form of a message does not change when the history
     grows.
 
     Args:

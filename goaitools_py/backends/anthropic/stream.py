@@ -145,7 +145,7 @@ class AnthropicDecoder:
 
     @property
     def has_begun(self) -> bool:
-        """True if a part of the reply has come: text, or a block of any other kind."""
+        """True if a part of the reply has come: text, or a block of another kind."""
         return any(block.type != b'"text"' or block.text() for block in self._blocks.values())
 
     def finish(self) -> Reply:
@@ -244,7 +244,7 @@ class AnthropicDecoder:
             self.is_done = True
         elif event.type == "error" or event.error != _NULL:
             raise self._fault("the provider broke the stream off", rawjson.loads(bytes(event.error)))
-        # "ping" says nothing, and of a type that is unknown nothing is known
+        # skip "ping", which has no content, and unknown types
 
     def _block(self, event: _RawEvent) -> _Block:
         block = self._blocks.get(-1 if event.index is None else event.index)
@@ -309,7 +309,7 @@ class _Block:
         return text
 
     def append(self, key: str, value: msgspec.Raw) -> None:
-        """Add an element to a list member; a member that is no list becomes one."""
+        """Add an element to a list member; a member that is not a list becomes one."""
         known = self._lists.get(key)
         if known is None:
             before = self._members.setdefault(key, b"[]")
@@ -330,7 +330,7 @@ class _Block:
         pieces.append(bytes(raw))
 
     def text(self) -> str:
-        """The text so far of a text block; "" for any other."""
+        """The text so far of a text block; "" for another kind of block."""
         if self.type != b'"text"':
             return ""
         pieces = self._texts.get("text")

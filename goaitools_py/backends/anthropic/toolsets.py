@@ -97,8 +97,8 @@ def _safe(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def result_block(result: ToolResult) -> dict[str, Any]:
-    """The block of a stored result: the one that `output_block` made. A text that replaces a result ("This
-    tool was not run.") becomes a valid block."""
+    """The block of a stored result, as `output_block` made it. A text that replaces a result ("This tool was
+    not run.") becomes a valid block."""
     named = {"tool_use_id": result.call_id, "toolset_name": result.name}
     made = _made(result.parts)
     if made is None:

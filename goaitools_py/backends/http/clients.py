@@ -67,7 +67,7 @@ class ClientOfProcess(Generic[C]):
         """The client for a request.
 
         Raises:
-            BackendError: It was used before a fork, and no other one can be made (kind "forked").
+            BackendError: It was used before a fork, and a new one cannot be made (kind "forked").
         """
         held = self._held.get()
         held.was_used = True
@@ -130,7 +130,7 @@ class ClientsOfLoops(Generic[C]):
             return loops.clients[loop]
 
     def is_ready(self) -> bool:
-        """True if `get` has a client, and need not make one."""
+        """True if `get` does not have to make a client."""
         loop, loops = asyncio.get_running_loop(), self._loops.get()
         with loops.lock:
             return loop in loops.clients or loops.spare is not None

@@ -111,7 +111,7 @@ def classify(status: int, error: object, headers: Mapping[str, str]) -> Fault:
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds that the server asks to wait, or None. `headers` have lower-case names.
 
-    A date counts only together with the answer's own ``Date``: no rule here reads a clock.
+    A date counts only together with the answer's own ``Date``, because this module never reads a clock.
     """
     if (seconds := _number(headers.get("retry-after-ms"))) is not None:
         return seconds / 1000
@@ -153,7 +153,7 @@ _ABOUT_KEY: Final = frozenset({401, 402, 403, 407})
 """The key, its credit, or a proxy's credentials: only the owner can help."""
 
 _KEY_STATUSES: Final = frozenset({400, 422})
-"""Statuses that mean the request, and with which some servers refuse a key."""
+"""Statuses about the request. Some servers refuse a key with them."""
 
 _KEY_CODES: Final = frozenset(
     {"API_KEY_INVALID", "InvalidApiKey", "authentication_error", "invalid_api_key", "unauthorized"}
@@ -169,7 +169,7 @@ _KEY_WORDS: Final = re.compile(
 
 
 def _refuses_key(error: object) -> bool:
-    """True for an error about the key under a status that says something else."""
+    """True for an error about the key with a status that has another meaning."""
     names = _names(error)
     details = error.get("details") if isinstance(error, dict) else None
     for one in details if isinstance(details, list) else ():
@@ -196,7 +196,7 @@ _LONGEST_TEXT: Final = 4096
 
 
 def _plain_text(body: bytes) -> str | None:
-    """The text of a body that is no JSON; None for a page, or for anything long."""
+    """The text of a body that is not JSON; None for a page, or for a long body."""
     if len(body) > _LONGEST_TEXT or body.lstrip()[:1] in (b"<", b"{", b"[", b""):
         return None
     return body.decode("utf-8", "replace")
@@ -209,7 +209,7 @@ def _names(error: object) -> set[str]:
 
 
 def _code(error: object) -> str:
-    """The name of the error that says most. Never its text, which may quote the request."""
+    """The most exact name of the error. Never its text, because that may quote the request."""
     if not isinstance(error, dict):
         return ""
     details = error.get("details")  # Anthropic: the subject of an `invalid_request_error`

@@ -3,8 +3,8 @@
 Owns: the heads, and when one is sure enough to be used again.
 Must never know: an SDK, a provider, how a request is sent, the meaning of the bytes.
 
-An SDK merges layers of headers and parses the address for each post, but posts differ in little except their
-bytes. So a head is kept if two posts in a row had the same one, and both were made from the same inputs
+An SDK merges layers of headers and parses the address for each post, but most posts differ only in their
+bytes. So a head is kept if two posts in a row had the same head, and both were made from the same inputs
 ("wishes" in the code).
 """
 
@@ -71,11 +71,11 @@ class Head(NamedTuple):
 def head_of(
     request: httpx2.Request, content: bytes, cookies: httpx2.Cookies, how: Mapping[str, Any]
 ) -> Head | None:
-    """The head of a request that is about to be sent; None if it is no plain post of these bytes.
+    """The head of a request that is about to be sent; None if it is not a plain post of these bytes.
 
     Args:
         request: Made by an SDK. It is not changed, and may change later.
-        content: The bytes that the SDK was told to post.
+        content: The bytes that the SDK was called with.
         cookies: The HTTP client's cookies.
         how: The arguments of the HTTP client's `send`.
     """
@@ -108,11 +108,11 @@ class _Known(NamedTuple):
     is_sure: bool = False
     """True if two requests in a row had this head, so that nothing in it changes with each post."""
     takes_any_limits: bool = False
-    """True if those two had different timeouts, and nothing else changed."""
+    """True if the two requests had different timeouts, and nothing else changed."""
 
 
 class Heads:
-    """The newest heads, by the wishes that they were made from. Threads may share it."""
+    """The newest heads, by their wishes. Threads may share it."""
 
     def __init__(self) -> None:
         self._known: tuple[_Known, ...] = ()

@@ -20,10 +20,11 @@ _LONGEST: Final = 65_536
 
 _MARK: Final = re.compile(r"(\\*)([\"'`“”«»])")
 _CLOSING: Final = {'"': '"', "'": "'", "`": "`", "“": "”", "«": "»"}
-"""By the mark that begins a quotation: the one that ends it."""
+"""The mark that ends a quotation, by the mark that begins it."""
 
 _ALSO_ALONE: Final = "'`"
-"""Marks that may stand without a second one, such as an apostrophe. A text after any other one is cut off."""
+"""Marks that may stand without a second mark, such as an apostrophe. A text after another single mark is cut
+off."""
 
 _SERVERS: Final = re.compile(r"\\*[\"'](?:message|detail|error|msg)\\*[\"']\s*:\s*$")
 """The beginning of the words of a server behind a gateway: the name of a member, in quotation marks."""

@@ -108,7 +108,7 @@ class Sdk(Protocol[_Client]):
         ...
 
     def lacks_credentials(self, error: Exception) -> bool:
-        """True for a failure without an answer of the server that says that there are no credentials."""
+        """True for a failure before the server answered, because credentials are missing."""
         ...
 
     def refused(self, client: _Client) -> None:

@@ -6,7 +6,7 @@ comes from, which server it goes to, or who stores it.
 The rules of `backends.rules` are wide: a history that one server of a provider API takes is valid, because a
 state belongs to an API and not to a server. So another server of the API may still refuse a valid history,
 first of all api.openai.com and api.anthropic.com. The rules here describe these two hosts. Each names
-its source. An entry that conforms comes back as the very same object.
+its source. A valid entry comes back as the same object.
 
 There are two depths. Without `fully`, only forms change: every server of the API takes the result, and a
 model reads the same. That is done to an imported history. With `fully`, things are left out that another
@@ -45,7 +45,7 @@ class Narrowed(Value, frozen=True):
     """A narrowed history.
 
     Attributes:
-        entries: One result for each given entry, the very object if nothing changed; b"" if nothing is left.
+        entries: One result for each given entry, the same object if nothing changed; b"" if nothing is left.
         log: For each change its kind, and the place of the given entry.
         ids: For each entry the new ids of its calls and results, by the given ids.
     """
@@ -58,10 +58,10 @@ class Narrowed(Value, frozen=True):
 
 
 def narrowed(wire: str, entries: Sequence[bytes], *, fully: bool) -> Narrowed:
-    """The entries as the provider's own host takes them. An entry that is no JSON object stays as it is.
+    """The entries as the provider's own host takes them. An entry that is not a JSON object stays as it is.
 
     Args:
-        wire: The provider API. For one without rules here nothing changes.
+        wire: The provider API. Without rules for it here nothing changes.
         entries: A whole history, in order: some rules count over all of it.
         fully: True: leave out, too, parts that this host does not take but another may need.
     """

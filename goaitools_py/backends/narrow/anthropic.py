@@ -56,7 +56,7 @@ _MAX_NAME: Final = 128
 
 _MARK: Final = "cache_control"
 _SPARE_MARKS: Final = 1
-"""So many marks are left beside a request's own: one at its end, one on the preamble, one on the tools."""
+"""Marks that are left beside a request's own three: at its end, on the preamble, and on the tools."""
 
 _MESSAGE: Final = frozenset({"role", "content"})
 _SYSTEM: Final = frozenset({"role", "content", "clear_at", "output_config"})

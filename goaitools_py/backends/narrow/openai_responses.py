@@ -156,7 +156,7 @@ def history(entries: Sequence[bytes], fully: bool) -> Iterator[Narrow]:
 
 
 def _kind(item: Mapping[str, Any]) -> str:
-    """The role of a message, the type of any other item; "" if there is neither."""
+    """The role of a message, the type of another item; "" if both are missing."""
     kind = item.get("type")
     found = item.get("role") if kind in (None, "message") else kind
     return found if isinstance(found, str) else ""

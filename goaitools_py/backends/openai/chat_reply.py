@@ -362,7 +362,7 @@ def _is_filtered(finish: str) -> bool:
 
 
 def usage_of(raw: bytes) -> Usage:
-    """Read a usage object, for one request. A member that is missing or is no count is 0.
+    """Read a usage object, for one request. A member that is missing or not a count is 0.
 
     It never raises, because a reply must not be lost for its usage.
     """

@@ -266,7 +266,7 @@ class ChatDecoder:
             self._check_error(chunk.error)
 
     def _may_go_on(self, delta: Object) -> bool:
-        """True if the next event is probably plain text: this one had text, and nothing else is open."""
+        """True if the next event is probably plain text: this one had text, and no other part is open."""
         return (
             delta.get("content", NULL) != NULL
             and not self._parts
@@ -290,7 +290,7 @@ class ChatDecoder:
         return text
 
     def _check_error(self, raw: msgspec.Raw) -> None:
-        if error := rawjson.loads(bytes(raw)):  # an empty one is no error
+        if error := rawjson.loads(bytes(raw)):  # an empty one is not an error
             raise self._fault("the provider broke the stream off", error)
 
     def _fault(self, problem: str, error: object = None) -> ProtocolFault:
@@ -414,7 +414,7 @@ def _raw(members: Mapping[str, bytes], key: str) -> msgspec.Raw:
 
 
 def _member(raw: msgspec.Raw, key: str) -> msgspec.Raw | None:
-    """A member of the value; None if it is no object."""
+    """A member of the value; None if the value is not an object."""
     try:
         return object_of(raw).get(key)
     except rawjson.RawJSONError:

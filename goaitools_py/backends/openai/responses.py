@@ -161,7 +161,7 @@ class OpenAIResponsesDialect(Value, frozen=True):
         """The item that answers a provider tool's call; see `RunsProviderTools`.
 
         Raises:
-            ValueError: The value is no answer to a call of this type.
+            ValueError: The value cannot answer a call of this type.
         """
         return rawjson.dumps(client.output_item(call, value, is_error=is_error)).decode()
 
@@ -334,7 +334,7 @@ class OpenAIResponsesDialect(Value, frozen=True):
         return units.settled(reply)
 
     def view(self, entries: Sequence[bytes]) -> tuple[Message, ...]:
-        """Read stored entries as neutral messages: one for the items of a reply, one for any other entry.
+        """Read stored entries as neutral messages: one for the items of a reply, one for every other entry.
 
         Raises:
             RawJSONError: An entry is not a JSON object.

@@ -180,7 +180,7 @@ _OWN: Final[Mapping[str, frozenset[str]]] = {
     "tool_search_call": frozenset({"tools"}),
     _APPROVAL: frozenset({"approve"}),
 }
-"""A mapping with one of these keys holds the members of an output; any other mapping is its ``output``."""
+"""A mapping with one of these keys holds the members of an output. Other mappings are its ``output``."""
 
 
 def _printed(text: str, *, is_error: bool) -> dict[str, Any]:
@@ -225,8 +225,8 @@ def _problem(kind: str, item: Mapping[str, Any]) -> str:
 
 
 def result_item(name: str, call_id: str, parts: Sequence[Part]) -> dict[str, Any]:
-    """The item of a stored result: the one that `output_item` made. For a text that replaces a result ("This
-    tool was not run.") it is a valid item that holds the text, as far as its shape allows."""
+    """The item of a stored result, as `output_item` made it. A text that replaces a result ("This tool was
+    not run.") becomes a valid item, with the text if the item's shape has a place for it."""
     for part in parts:
         if isinstance(part, Image) and name == "computer_call":
             return _named(name, call_id) | {"output": _screenshot(part)}

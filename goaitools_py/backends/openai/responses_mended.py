@@ -46,7 +46,7 @@ def mended_item(entry: bytes, item: Mapping[str, Any], speakers: Sequence[str] =
     """The item in a form that can be sent back.
 
     Raises:
-        ProtocolFault: The item is no message and has no type.
+        ProtocolFault: The item has no type and is not a message.
     """
     changed: dict[str, bytes] = {}
     kind = item.get("type")

@@ -108,7 +108,7 @@ types/responses)."""
 _NO_INPUT: Final[Mapping[str, frozenset[str]]] = {
     "custom_tool_call_output": frozenset({"created_by", "status"})
 }
-"""Keys that responses have and requests do not, by type of item. For any other item it is `created_by`."""
+"""Keys that responses have and requests do not, by type of item. For all other items it is `created_by`."""
 
 _CREATED_BY: Final = frozenset({"created_by"})
 _FILE_PART: Final = frozenset({"detail", "file_data", "file_url", "filename", "prompt_cache_breakpoint"})
@@ -261,7 +261,7 @@ def read_response(raw: bytes, *, items: Sequence[bytes] = ()) -> RawReply | None
         unfinished = ProtocolFault(f"the response is {status}", fault, partial_text=said_in(output))
         raise paid(unfinished, usage_of(usage))
     reason = (response.incomplete_details or _Incomplete()).reason or ""
-    # An incomplete response may have no output, for example after a filter. Any other response has some.
+    # An incomplete response may have no output, for example after a filter. Every other response has output.
     if response.output is None and not items and not (status == "incomplete" and reason):
         if not rawjson.is_null(usage):
             raise paid(ProtocolFault("the answer is not a response: it has no output"), usage_of(usage))
@@ -279,7 +279,7 @@ def read_response(raw: bytes, *, items: Sequence[bytes] = ()) -> RawReply | None
 
 
 def _reasons(raw: bytes) -> tuple[str, ...]:
-    """The reasons why the provider ignored parts of the history. A reason that is no short word is
+    """The reasons why the provider ignored parts of the history. A reason that is not a short word becomes
     "unknown"."""
     if not raw.startswith(b"["):
         return ()
@@ -300,7 +300,7 @@ def _says(items: Sequence[bytes]) -> bool:
 
 
 def said_in(items: Sequence[bytes]) -> str:
-    """The text of the items of a response that is no reply, as far as they can be read."""
+    """The text of the readable items of a response that is not a reply."""
     said: list[str] = []
     for raw in items:
         with suppress(rawjson.RawJSONError):
@@ -371,7 +371,7 @@ def reply_of(answer: RawReply, *, family: str, speakers: Sequence[str] = SPEAKER
 
 
 def _cited(said: _Items, beside: Mapping[str, bytes]) -> tuple[Citation, ...]:
-    """The sources that the messages name, and those beside them, if there is a text."""
+    """The sources that the messages name, and, if there is a text, the sources beside the messages."""
     if not beside or not any(said.text):
         return tuple(said.citations)
     known = {one.url for one in said.citations}
@@ -391,7 +391,7 @@ _LENGTHS: Final = frozenset({"max_output_tokens", "max_tokens", "length"})
 
 
 def usage_of(raw: bytes) -> Usage:
-    """Read a usage object, for one request. A member that is missing or is no count is 0.
+    """Read a usage object, for one request. A member that is missing or not a count is 0.
 
     It never raises, because a reply must not be lost for its usage.
     """

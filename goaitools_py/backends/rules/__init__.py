@@ -1,4 +1,4 @@
-"""The sequence rules of each provider API, as far as they are known.
+"""The known sequence rules of each provider API.
 
 Owns: roles, shapes, and the pairing of calls with results, as pure functions over the provider's own JSON.
 Must never know: where a history comes from, how it is repaired, or who sends it.

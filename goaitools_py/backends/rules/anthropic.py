@@ -153,7 +153,7 @@ def _text_shape(blocks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _is_blank(block: Mapping[str, Any]) -> bool:
-    """Text of white space only. Beside any other block it is taken (recorded 200)."""
+    """Text of white space only. Beside another block it is taken (recorded 200)."""
     text = block.get("text")
     return block.get("type") == "text" and isinstance(text, str) and text != "" and not text.strip()
 

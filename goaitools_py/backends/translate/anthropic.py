@@ -67,7 +67,7 @@ def _block(raw: bytes, block: dict[str, Any]) -> Iterator[Piece]:
 
 
 def written(text: str, calls: Sequence[ToolCall]) -> tuple[list[bytes], int]:
-    """One message, and how many calls had arguments that are no JSON object. No message if there is nothing
+    """One message, and how many calls had arguments that are not a JSON object. No message if nothing is left
     that this provider API takes."""
     blocks: list[bytes] = []
     if text and (calls or text.strip()):

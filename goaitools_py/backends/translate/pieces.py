@@ -1,6 +1,6 @@
 """The neutral pieces of a model's reply: texts, calls, results, losses.
 
-Owns: these values, the text that stands for a hosted tool's work, and the ids that each provider API takes.
+Owns: these values, the text that replaces a hosted tool's work, and the ids that each provider API takes.
 Must never know: a provider's JSON, or a state.
 """
 
@@ -19,12 +19,12 @@ from ...types.render import user_text
 __all__ = ["Called", "LossKind", "Lost", "Piece", "Said", "call_id", "hosted", "outcome", "reply_text"]
 
 LossKind = Literal[
-    "arguments",  # the arguments of a call are no JSON object; the call has {} now
+    "arguments",  # the arguments of a call are not a JSON object; the call has {} now
     "archive",  # turns that a cut took out stay in the archive as they were; that cut cannot be undone
     "call_id",  # a call with the id of an earlier call has got another id; its result too
     "carried",  # a value that later requests had to repeat, such as the id of a container, is gone
     "citations",  # the links from a reply's text to its sources are gone; `HistoryTurn.citations` has them
-    "compaction",  # a compaction of the provider became text as far as it can be read
+    "compaction",  # the readable part of a provider's compaction became text
     "custom_call",  # a call of a tool that takes free text became a call with {"input": text}
     "empty",  # a message without any content was left out, or got a word in its place
     "hosted_tool",  # the work of a tool that the provider runs became text
@@ -43,7 +43,7 @@ LossKind = Literal[
 
 
 class Said(Value, frozen=True):
-    """Text of a reply. `is_hosted`: it stands for the work of a tool that the provider ran."""
+    """Text of a reply. `is_hosted`: it replaces the work of a tool that the provider ran."""
 
     _unshown = frozenset({"text"})
 

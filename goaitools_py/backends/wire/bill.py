@@ -84,8 +84,8 @@ def cost_of(usage: Mapping[str, Any], metadata: object = None) -> Decimal | None
     """The cost of the request in US dollars, as the server states it; None if it does not.
 
     xAI has ``cost_in_usd_ticks``, Perplexity ``cost.total_cost``, and OpenRouter ``cost``. With a user's own
-    key of the provider behind it (``is_byok``), OpenRouter's cost is its fee, and the provider's bill stands
-    beside it. A ``cost`` of any other server may be in any currency, so it does not count.
+    key of the provider behind it (``is_byok``), OpenRouter's cost is its fee, and the provider's bill is
+    added. A ``cost`` of another server may be in any currency, so it does not count.
 
     `metadata`: the ``provider_metadata`` of a message. Vercel's AI Gateway has ``gateway.cost`` there, a text
     (vercel.com/docs/ai-gateway, seen 2026-11).
@@ -137,8 +137,8 @@ with other members."""
 def merged(known: bytes, newer: bytes) -> bytes:
     """The usage of a stream after another event with one. Counts are totals, so each replaces the one before.
 
-    An event that counts nothing of the input, or nothing of the output, does not speak of it: some gateways
-    end a stream with zeros. Beside a number a zero is one (recorded of Anthropic: the first event has the
+    If an event has only zeros for the input, or for the output, these do not count: some gateways end a
+    stream with zeros. A zero beside another number counts (recorded of Anthropic: the first event has the
     cache that a compaction read, and the last one 0 beside the input that follows).
     """
     if known in (b"", b"null") or len(known) > _LONGEST:

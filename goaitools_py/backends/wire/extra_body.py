@@ -6,10 +6,10 @@ API's own members.
 The rule:
 
 1. A member of `extra_body` wins over the setting that writes the same member.
-2. None leaves the member out of the request, whatever wrote it.
+2. None leaves the member out of the request, also if a setting wrote it.
 3. The objects in `MERGED` are merged, one level deep: a setting gives one part of them and `extra_body`
-   another. Where both give the same key, `extra_body` wins. Every other object is replaced, because most of
-   them are variants told apart by ``type``, and half of one variant is no other variant.
+   another. Where both give the same key, `extra_body` wins. Every other object is replaced as a whole,
+   because most of them are variants with a ``type``, and a mixture of two variants is not valid.
 4. Items that a dialect needs in a list stay in it, behind the caller's.
 5. A member that would take over the history, the way of answering, or the conversation's state is a
    `ValueError`.
@@ -26,11 +26,11 @@ from ...base.values import Value
 __all__ = ["MERGED", "WRITTEN_HERE", "Refused", "encoded", "with_extra"]
 
 MERGED: Final = frozenset({"reasoning", "thinking", "output_config", "text"})
-"""Objects of which an option writes a part: `reasoning_effort`, `thinking_budget_tokens` or `output_type`."""
+"""Objects with a part that an option writes: `reasoning_effort`, `thinking_budget_tokens`, `output_type`."""
 
 
 class Refused(Value, frozen=True):
-    """Why a member may not be set, and the values that it may have all the same."""
+    """Why a member may not be set, and the values that are allowed nevertheless."""
 
     why: str
     but: tuple[Any, ...] = ()
@@ -46,7 +46,7 @@ def with_extra(
     refused: Mapping[str, Refused],
     needed: Mapping[str, Sequence[Any]] | None = None,
 ) -> dict[str, Any]:
-    """The members that settings write, with `extra_body` merged in. None: the member is to be left out.
+    """The members that settings write, with `extra_body` merged in. None: leave the member out.
 
     Args:
         values: Members that settings write, by name.

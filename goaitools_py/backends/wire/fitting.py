@@ -53,13 +53,13 @@ class Fitting:
         return self.settings.get(name) if name in self._kept else None
 
     def drop(self, name: str, why: str) -> None:
-        """Leave a kept setting out. Nothing happens to a given one."""
+        """Leave a kept setting out. A given one stays."""
         if self.is_kept(name):
             del self.settings[name]
             self._notes.append(f"{name} is left out: {why}")
 
     def change(self, name: str, value: Any, why: str) -> None:
-        """Give a kept setting another value. Nothing happens to a given one."""
+        """Give a kept setting another value. A given one stays."""
         if self.is_kept(name) and self.settings[name] != value:
             self.settings[name] = value
             self._notes.append(f"{name} is now {value!r}: {why}")

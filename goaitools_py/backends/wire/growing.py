@@ -8,7 +8,7 @@ The rule, for every member of a message, a part, a call or an object in them:
 1. null adds nothing. An empty string after another value adds nothing.
 2. Strings that come in pieces are joined: text, reasoning, arguments.
 3. A name, an id, a type, a signature and the like (`ONCE`) come whole: the last value counts.
-4. For any other member all pieces are compared. If they are equal, the value was repeated and is kept once.
+4. For every other member all pieces are compared. If they are equal, the value was repeated and is kept once.
    Different strings are pieces of one string and are joined. Lists are joined, and typed parts in them are
    continued like the parts of a message. Objects are joined member by member, by this rule. Of numbers,
    booleans and values of different kinds the last one counts.

@@ -1,4 +1,4 @@
-"""The parts of a request that several provider APIs write alike: media, tools, cache key, body.
+"""The parts of a request that several provider APIs write in the same way: media, tools, cache key, body.
 
 Owns: the bytes that do not depend on the provider API. Must never know: a role, a reply.
 """
@@ -65,7 +65,7 @@ def image_problem(part: Image, wire: str, *, is_strict: bool) -> str:
 
 
 def check_image(part: Image, wire: str, *, is_strict: bool) -> None:
-    """Raise `ValueError` for a picture of which `image_problem` says why it is not taken."""
+    """Raise `ValueError` for a picture that the provider does not take, with the text of `image_problem`."""
     if why := image_problem(part, wire, is_strict=is_strict):
         raise ValueError(why)
 

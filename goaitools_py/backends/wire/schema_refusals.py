@@ -40,7 +40,7 @@ _NO_TYPE: Final = "a value of any type; say which types it may have"
 _RECURSIVE: Final = "a type that contains itself"
 
 Rule = Callable[[Mapping[str, Any]], str]
-"""Says what is wrong with one schema, without those inside it; "" for nothing."""
+"""Names the problem of one schema, without inner schemas; "" if it is valid."""
 
 
 def refuse_at_openai(schema: Mapping[str, Any], name: str) -> None:

@@ -4,8 +4,8 @@ Owns: two pure walks, with the same results as `openai.lib._pydantic` (openai 3.
 `anthropic.transform_schema` (anthropic 2.12); tests compare them over many types. Must never know: a type,
 pydantic, an SDK.
 
-One difference is meant: OpenAI refuses ``oneOf``, which pydantic writes for unions with a discriminator, and
-its SDK sends it all the same. Here it becomes ``anyOf``.
+One difference is intended: pydantic writes ``oneOf`` for unions with a discriminator. OpenAI refuses it, but
+its SDK sends it. Here it becomes ``anyOf``.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def anthropic_strict(schema: Mapping[str, Any]) -> Schema:
 
 
 def _literals(left: Schema) -> Schema:
-    """Take constants and choices out of the schema, as far as they are no lists or objects."""
+    """Take constants and choices out of the schema, except lists and objects."""
     found: Schema = {}
     choices = left.get("enum")
     if isinstance(choices, list) and choices and all(map(_is_plain, choices)):

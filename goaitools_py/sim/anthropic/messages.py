@@ -80,7 +80,7 @@ class AnthropicMessages:
         return NOT_FOUND
 
     def refusals(self, body: Body) -> list[Refusal]:
-        """The problems of a request. Thinking is checked only if there are no others."""
+        """The problems of a request. Thinking is checked only if the rest is valid."""
         version = body.headers.get("anthropic-version")
         if version is None:
             return [Refusal("anthropic-version: header is required")]

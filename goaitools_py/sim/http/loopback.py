@@ -112,7 +112,7 @@ class _Connection(BaseHTTPRequestHandler):
     server: _Server
 
     def handle(self) -> None:
-        # A client may disconnect at any time; that is no error here.
+        # A client may disconnect at any time; that is not an error here.
         with self.server.tracked(self.connection), contextlib.suppress(OSError):
             super().handle()
 

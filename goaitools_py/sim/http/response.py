@@ -37,7 +37,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """One response. A streamed one goes out in HTTP chunks, one per piece; any other with its length.
+    """One response. A streamed one goes out in HTTP chunks, one per piece; others with their length.
 
     Attributes:
         status: The HTTP status; 0 if the connection breaks before there is one.

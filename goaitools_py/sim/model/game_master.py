@@ -2,7 +2,7 @@
 
 Owns: the replies. Must never know: a provider API, a clock, or another request.
 
-It is no language model. It answers from the content of the request, so lost history becomes visible. Every
+It is not a language model. It answers from the content of the request, so lost history becomes visible. Every
 reply to a person is marked as simulated. The same prompt and seed give the same reply.
 """
 

@@ -89,7 +89,7 @@ class Reply:
         toolset: The provider's client toolset that has `tool_calls` as its members (Anthropic's API).
         container: The id of the machine on which the provider's tools ran. Anthropic's API recognises ids
             that begin with "container_sim".
-        finish: The provider's finish reason. None: the one that fits the reply; "" is sent unchanged.
+        finish: The provider's finish reason. None: the reason that fits the reply; "" is sent unchanged.
         usage: False leaves the token counts out.
     """
 

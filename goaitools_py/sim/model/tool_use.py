@@ -60,7 +60,7 @@ def call_anyway(text: str, offer: Offer) -> Call:
 
 def _clauses(text: str) -> Iterator[str]:
     for sentence in _SENTENCES.split(text.strip()):
-        # The first word of a sentence has a capital letter, so it is no name.
+        # The first word of a sentence has a capital letter, so it is not a name.
         yield from _CLAUSES.split(sentence[:1].lower() + sentence[1:])
 
 
