@@ -1,4 +1,4 @@
-"""Blocks of a history that need something of each later request, as long as they are in it.
+"""Blocks of a history that need a beta or a tool in each later request, as long as they are in it.
 
 Owns: which blocks these are, the betas that they need, and the sent copy of a history with missing tools.
 Must never know: a request's other members, or where a block came from.

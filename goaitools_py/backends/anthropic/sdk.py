@@ -30,7 +30,7 @@ _GOOGLE = "claude.googleapis.com"
 _UNRESOLVED = "Could not resolve"
 """The beginnings of the `TypeError` and `RuntimeError` texts that mean "no credentials"."""
 _SIGNING_ERRORS = (("botocore.exceptions", "BotoCoreError"), ("google.auth.exceptions", "GoogleAuthError"))
-"""The exceptions of the clouds' sign-in libraries, for those that are imported."""
+"""The exceptions of the clouds' sign-in libraries, if these are imported."""
 
 _Client = TypeVar("_Client", anthropic.Anthropic, anthropic.AsyncAnthropic)
 

@@ -82,7 +82,7 @@ def began_unthinking(history: Sequence[bytes]) -> bool:
 
 
 def _backwards(history: Sequence[bytes]) -> Iterator[bytes]:
-    """The entries from the last to the first. None is read before it is asked for."""
+    """The entries from the last to the first. An entry is read only when it is asked for."""
     for piece in reversed(history):
         whole = bytes(piece)
         end = len(whole)

@@ -353,7 +353,7 @@ class _Block:
 
 
 def _input(text: str, start: bytes) -> bytes:
-    """An input as the model wrote it. Text that is no JSON object becomes a string, so that it stays text."""
+    """An input as the model wrote it. Text that is not a JSON object becomes a string: it stays text."""
     text = plain(text)
     if not text.strip():
         return start

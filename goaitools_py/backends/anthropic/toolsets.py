@@ -1,11 +1,11 @@
 """Calls of Anthropic's client toolsets (``computer``, ``browser``), and the blocks that answer them.
 
-Owns: which calls are of a toolset, and the shape of their results. Must never know: a reply, a turn.
+Owns: which calls belong to a toolset, and the shape of their results. Must never know: a reply, a turn.
 
 One entry in `tools` declares a whole family, such as ``{"type": "computer_toolset_20260801"}``, and has no
 name. The model calls its members: the `name` of the ``tool_use`` is the member (``left_click``), its
-`toolset_name` the family (``computer``). A member's name is not reserved, so a tool of the caller's own may
-have it too. The ``tool_result`` repeats the `toolset_name`: "`toolset_name` is required on a member result
+`toolset_name` the family (``computer``). A member's name is not reserved, so a caller's tool may have it,
+too. The ``tool_result`` repeats the `toolset_name`: "`toolset_name` is required on a member result
 (the API rejects a mismatch)" (anthropic 2.13, lib/tools/_toolsets/_runnable.py; platform.claude.com/docs,
 agents-and-tools/tool-use/computer-use-tool).
 """

@@ -28,7 +28,7 @@ def message(one: Message, *, knows_system: bool) -> dict[str, Any]:
         knows_system: True: a system message stays one. False: it becomes a user's message with a block.
 
     Raises:
-        ValueError: The message holds something that this provider API does not take.
+        ValueError: The message holds a part that this provider API does not take.
     """
     if one.is_event:
         block = event_block(one.text, topic=one.topic, id=one.event_id)

@@ -45,7 +45,7 @@ class Head(NamedTuple):
         return f"Head({self.url.host!r})"  # and no key
 
     def is_like(self, other: Head) -> bool:
-        """True if both are the same, except for the timeouts that they were taken with."""
+        """True if both are the same, except for their timeouts."""
         return self[1:] == other[1:]
 
     def request(self, content: bytes, limits: Limits, cookies: httpx2.Cookies) -> httpx2.Request:

@@ -69,10 +69,10 @@ class _Nowhere(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
 
 
 class Tap(httpx2.Client):
-    """An HTTP client for an SDK. Another one does everything; this one sees it.
+    """An HTTP client for an SDK. It sees each request, and another client does the work.
 
     Args:
-        http_client: The other one.
+        http_client: The client that does the work.
     """
 
     def __init__(self, http_client: httpx2.Client) -> None:
@@ -131,10 +131,10 @@ class Standing(NamedTuple):
     headers: Mapping[str, Any] | None
     query: Mapping[str, Any] | None
     log: logging.Logger
-    """The SDK's logger. At level DEBUG it tells of each request, so the SDK makes each."""
+    """The SDK's logger. At level DEBUG it logs each request, so the SDK must make each one itself."""
 
     def wishes(self, path: str, options: Mapping[str, Any], http_client: Any) -> object | None:
-        """Everything that a head is made from and that may change; None if the SDK has to make this post."""
+        """All inputs of a head that may change; None if the SDK has to make this post."""
         if self.log.isEnabledFor(logging.DEBUG):
             return None
         return (

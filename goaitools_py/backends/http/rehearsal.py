@@ -20,7 +20,7 @@ _ANSWER = (
 
 
 def rehearse(post: Callable[[str], Awaitable[object]]) -> None:
-    """Run `post` once with the address of a server on the loopback. Without a loopback nothing happens.
+    """Run `post` once with the address of a server on the loopback. Without a loopback it does nothing.
 
     It starts an event loop. Where one runs already, call it in another thread.
     """

@@ -1,6 +1,6 @@
 """Describes an SDK and its clients for an edge.
 
-Owns: the shape of that knowledge, and the options of a connection. Must never know: how a body is sent.
+Owns: the `Sdk` protocol, and the options of a connection. Must never know: how a body is sent.
 """
 
 from __future__ import annotations

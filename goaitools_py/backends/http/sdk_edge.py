@@ -180,7 +180,7 @@ class AsyncSdkEdge(Generic[_Client]):
         await asyncio.to_thread(rehearse, self._rehearsed)
 
     async def _rehearsed(self, root: str) -> None:
-        # A client of its own: a caller's hooks and credentials are for real requests.
+        # A separate client: a caller's hooks and credentials are for real requests.
         http_client = self._sdk.http_class(trust_env=False)
         options = ClientOptions(http_client=http_client, base_url=root, api_key="none")
         line = async_line(self._sdk, options)

@@ -119,7 +119,7 @@ class EventSplitter:
 
     @property
     def has_rest(self) -> bool:
-        """True if a last event stands without its blank line, and is whole: if the stream ends here, feed it
+        """True if a last event is whole but lacks its blank line: if the stream ends here, feed it
         that line."""
         data = list(self._data)
         line = b"".join(self._line)

@@ -21,14 +21,14 @@ __all__ = ["AsyncClassicTransport", "ClassicTransport", "bridge", "bridge_async"
 
 
 def bridge(client: object) -> httpx2.Client:
-    """An `httpx2` client that sends through an `httpx.Client`. To close it does not close that client."""
+    """An `httpx2` client that sends through an `httpx.Client`. Closing it does not close that client."""
     if not isinstance(client, httpx.Client):
         raise TypeError(f"http_client= must be an httpx2.Client or httpx.Client, not {_type_name(client)}")
     return httpx2.Client(transport=ClassicTransport(client), timeout=_timeout(client))
 
 
 def bridge_async(client: object) -> httpx2.AsyncClient:
-    """An `httpx2` client that sends through an `httpx.AsyncClient`. To close it does not close that
+    """An `httpx2` client that sends through an `httpx.AsyncClient`. Closing it does not close that
     client."""
     if not isinstance(client, httpx.AsyncClient):
         raise TypeError(

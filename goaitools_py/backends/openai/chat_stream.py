@@ -80,8 +80,8 @@ class _Chunk(msgspec.Struct):
     web_search: msgspec.Raw = NULL
 
 
-# The shape of most events: text of choice 0 and nothing else of interest. Every other member of interest is
-# declared with the value that it has when it is empty, so msgspec refuses an event in which it is not.
+# The shape of most events: only text of choice 0. The other members of interest are declared with their empty
+# value, so msgspec refuses an event in which one is not empty.
 
 
 class _TextDelta(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -323,8 +323,8 @@ class ChatDecoder:
                     self._tell(_SPOKEN[key], text, deltas)
 
     def _hear(self, audio: Object, deltas: list[Delta]) -> None:
-        """Take a piece of a sound: the id comes first, the expiry last, and the words in pieces. The sound
-        itself is not kept."""
+        """Take a piece of a sound: the id comes first, the expiry last, and the transcript in
+        pieces. The sound itself is not kept."""
         self._sound |= {key: audio[key] for key in ("id", "expires_at") if audio.get(key, NULL) != NULL}
         words = text_of(audio.get("transcript", NULL)) or ""
         self._heard.append(words)

@@ -42,8 +42,8 @@ runs (see `responses_client`). A call that the server answered in the same outpu
 run. The reply's calls keep the arguments as the model wrote them, also if the stored ones differ, because the
 engine answers them. Everything else stays as it came:
 ``id``, ``status``, ``phase``, ``namespace``, ``caller``, ``encrypted_content``, ``annotations``, unknown
-keys, and items of every other type, also unknown ones. This table names every changed key of 619 recorded
-items (three hosts, 2026-11).
+keys, and items of every other type, also unknown ones. No item of 619 recorded ones (three hosts, 2026-11)
+holds a key that this table leaves out.
 """
 
 from __future__ import annotations
@@ -381,7 +381,7 @@ def _cited(said: _Items, beside: Mapping[str, bytes]) -> tuple[Citation, ...]:
 def _stop(answer: RawReply, said: _Items) -> Literal["end", "length", "refusal"]:
     if said.is_refused or answer.reason == "content_filter":
         return "refusal"
-    # A gateway may call a response completed of which a limit has cut the last call.
+    # A gateway may call a response completed although a limit has cut its last call.
     is_cut = answer.status == "incomplete" or answer.reason in _LENGTHS or said.has_cut_call
     return "length" if is_cut else "end"
 

@@ -204,7 +204,7 @@ class ResponsesDecoder:
 
 
 def _event(data: bytes) -> _RawEvent:
-    """Read one event. An event that is no JSON object is empty; `_check_error` then checks its bytes."""
+    """Read one event. An event that is not a JSON object is empty; `_check_error` then checks its bytes."""
     try:
         return _EVENT.read(data)
     except rawjson.RawJSONError:

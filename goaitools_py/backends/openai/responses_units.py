@@ -86,7 +86,7 @@ def settled(entries: Sequence[bytes]) -> list[bytes]:
     The server refuses a history with an unanswered call ("No tool output found"), and this package does not
     run provider tools.
     """
-    # All these items have names that end like this.
+    # The types of all these items end in this way.
     if not any(b'_call"' in entry or b'_request"' in entry for entry in entries):
         return list(entries)
     items = [_heads(entry) for entry in entries]

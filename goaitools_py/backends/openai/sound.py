@@ -1,13 +1,13 @@
 """Replies with sound: their stored form, and the form that a request repeats.
 
-Owns: the transcript as the message's text, the id until it expires, and the transcript afterwards. Must never
-know: a clock, or a message's other members.
+Owns: the transcript as the message's text, the id until it expires, and the transcript afterwards.
+Must never know: a clock, or a message's other members.
 
 A response has ``audio: {id, data, transcript, expires_at}`` and null as its content. A request takes
 ``audio: {id}`` only, and refuses an id that has expired, an hour after the reply (openai 3.54,
 types/chat/chat_completion_audio). So a message is stored with its transcript as content, beside ``{id}``. A
-request sends one of the two: the id while it is valid, the content later. The ids that are valid stand in the
-state (`Reply.carried`), with their expiry. So only who sends a request needs a clock.
+request sends one of the two: the id while it is valid, the content later. The state holds the valid ids
+(`Reply.carried`), with their expiry. So only the sender of a request needs a clock.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MARK: Final = "audio"
 
 _LOST: Final = "[a spoken reply without a transcript]"
 _EARLY_MS: Final = 60_000
-"""So much earlier an id is taken for expired: the request is on its way for a while, and clocks differ."""
+"""An id counts as expired this much earlier: the request is on its way for a while, and clocks differ."""
 
 
 def has_sound(message: Mapping[str, Any]) -> bool:

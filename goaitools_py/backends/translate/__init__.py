@@ -1,4 +1,4 @@
-"""Replies between provider APIs: the JSON of one in neutral pieces, and pieces as the JSON of another.
+"""Translates replies: the JSON of one provider API into neutral pieces, and pieces into the JSON of another.
 
 Owns: which provider API is read and written where. Must never know: a state, a turn, or why it is asked.
 

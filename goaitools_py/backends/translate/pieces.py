@@ -58,7 +58,7 @@ class Called(Value, frozen=True):
 
 
 class Lost(Value, frozen=True):
-    """Something that no other provider API can have. `count`: how often."""
+    """A part that other provider APIs cannot hold. `count`: how often."""
 
     kind: LossKind
     count: int = 1
@@ -89,7 +89,7 @@ _LEFT_OUT: Final = frozenset(
         "type",
     }
 )
-"""Members of a hosted tool's items that say nothing to a reader."""
+"""Members of a hosted tool's items without meaning for a reader."""
 
 _MOST_ITEMS: Final = 20
 _MOST_CHARACTERS: Final = 2_000
@@ -112,7 +112,7 @@ def _readable(value: Any) -> Any:
     if isinstance(value, str):
         return value if len(value) <= _MOST_CHARACTERS else value[: _MOST_CHARACTERS - 1] + "…"
     if isinstance(value, Mapping):
-        # Base64 is nothing to read.
+        # Base64 is not for readers.
         hidden = _LEFT_OUT | ({"data"} if value.get("type") == "base64" else set())
         found = {name: _readable(one) for name, one in value.items() if name not in hidden}
         return {name: one for name, one in found.items() if one not in (None, "", {}, [])}

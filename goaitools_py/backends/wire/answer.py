@@ -84,14 +84,14 @@ _MINIMAX: Final = {
     **dict.fromkeys((1000, 1001, 1013, 1024, 1033), 500),
     1008: 402,
 }
-"""Codes of MiniMax's ``base_resp`` as statuses (platform.minimax.io, error codes, seen 2026-11). Any other
+"""Codes of MiniMax's ``base_resp`` as statuses (platform.minimax.io, error codes, seen 2026-11). Every other
 one refuses the request."""
 
 
 def misplaced_error(body: bytes) -> Mapping[str, Any] | None:
     """The error of an answer without a reply and without a member ``error``; None without an error.
 
-    MiniMax writes ``base_resp`` with a code of its own, vLLM an object of the kind "error", Cloudflare a list
+    MiniMax writes ``base_resp`` with its own code, vLLM an object of the kind "error", Cloudflare a list
     ``errors``, DashScope ``code`` and ``message`` at the top.
     """
     root = object_of(body)

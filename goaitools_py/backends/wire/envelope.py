@@ -43,7 +43,7 @@ class Envelope(Generic[_T]):
         """Read an object.
 
         Raises:
-            RawJSONError: It is no JSON object.
+            RawJSONError: It is not a JSON object.
         """
         try:
             return self._decoder.decode(data)

@@ -281,8 +281,8 @@ class _Call:
 
 
 class _OneObject:
-    """Tells whether the pieces of a text make one JSON object. It reads each piece once, however often it is
-    asked: servers that repeat a call's name with each piece make it asked for each."""
+    """Tells whether the pieces of a text make one JSON object. It reads each piece once, also if it is asked
+    often: some servers repeat a call's name with each piece, and each name is a question."""
 
     __slots__ = ("_depth", "_found", "_in_string", "_is_escaped", "_read")
 
@@ -413,7 +413,7 @@ _OBJECTS: Final = msgspec.json.Decoder(list[Object])
 
 
 def text_of(raw: msgspec.Raw) -> str | None:
-    """The string that a span is, None if it is something else."""
+    """The string in a span; None if the span holds another value."""
     try:
         return _TEXT.decode(raw)
     except REFUSALS:

@@ -5,8 +5,8 @@ edits are refused, or the reply.
 
 This follows Anthropic's description (platform.claude.com, build-with-claude/context-editing and compaction,
 seen November 2026): the newest compaction replaces everything before it, edits are applied in their order,
-and the client's history does not change. Nothing is remembered: each request is edited anew. Signatures are
-checked before that, over the request as sent, so the provider's own edits break no signature.
+and the client's history does not change. The simulator keeps no memory: each request is edited anew.
+Signatures are checked before that, over the request as sent, so the provider's own edits break no signature.
 ``pause_after_compaction`` is accepted and not imitated: the reply continues.
 """
 

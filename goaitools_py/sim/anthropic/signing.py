@@ -6,7 +6,7 @@ because the signature and the request hold everything that the check needs.
 This follows Anthropic's description of preserved thinking (platform.claude.com/docs, build-with-claude/
 preserved-thinking, seen November 2026). A model that may not read a block does not get it. Any other change
 before a block makes the block invalid, and also the blocks after it that existed then. Thinking may be
-removed from the start of the history on, but not between other thinking. One difference: here no model reads
+removed at the start of the history, but not between other thinking. One difference: here no model reads
 another model's thinking.
 """
 

@@ -43,7 +43,7 @@ _PLACE = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """The facts in the history. `points` is None if nothing mentions them; `context` is the newest block."""
+    """The facts in the history. `points` is None if they are not mentioned; `context` is the newest block."""
 
     known: Mapping[str, str] = field(default_factory=dict)
     points: int | None = None

@@ -1,7 +1,7 @@
 """The common rules and details of OpenAI's two APIs, Chat Completions and Responses.
 
-Owns: the rules that both refuse with the same text, and the details that both write alike. Must never know:
-the messages of one or the items of the other.
+Owns: the rules that both refuse with the same text, and the details that both write in the same way.
+Must never know: the messages of one or the items of the other.
 """
 
 from __future__ import annotations

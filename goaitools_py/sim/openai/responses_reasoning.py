@@ -9,7 +9,7 @@ the input, and, for models before GPT-6.2, the instructions. It is not known whe
 values. Here values are compared, without ids and states, which no model reads.
 
 An id is `{kind}_{reply}{place}{led}{check}`: 32 hex digits name the reply, 3 the item's place in it, one says
-whether a reasoning item leads the reply, 12 are a check, so that a foreign id is never taken for ours.
+whether a reasoning item leads the reply, 12 are a checksum, so that a foreign id is never taken for ours.
 
 Encrypted content is `sim1.` and base64url of `model[8] prefix[16] salt[1] check[8]`; all but the salt are
 digests. As on real servers, the same item may be encrypted in different ways; each is valid.

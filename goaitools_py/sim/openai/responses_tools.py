@@ -1,4 +1,4 @@
-"""Which tools OpenAI's Responses endpoint refuses, and which choice among them.
+"""Refusals of OpenAI's Responses endpoint for tools, and for the choice among them.
 
 Owns: the shapes of tools, and the tools that `tool_choice` may name. Must never know: items of the input,
 except items that append tools.
