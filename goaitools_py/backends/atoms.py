@@ -1,6 +1,6 @@
 """Splits entries that hold the results of several calls, and joins them again, without changing a byte.
 
-Owns: which provider API puts several results into one entry, and which of them say that they failed. Must
+Owns: which provider API puts several results into one entry, and which results are marked as failed. Must
 never know: why an entry is split, or whether a provider accepts the parts.
 """
 
@@ -32,7 +32,7 @@ def together(wire: str, results: Sequence[bytes]) -> list[bytes]:
 
 
 def failed_calls(wire: str, entry: bytes) -> frozenset[str]:
-    """The ids of the calls that failed, as far as the entry with their results says it.
+    """The ids of the calls that the entry with their results marks as failed.
 
     Raises:
         RawJSONError: The entry is not a JSON object.

@@ -1,4 +1,4 @@
-"""What the engine needs of a provider: a pure `Dialect` for the bytes, and a thin `Backend` for the network.
+"""The engine's view of a provider: a pure `Dialect` for the bytes, and a thin `Backend` for the network.
 
 Owns: the two protocols, and the values that pass between them and the engine.
 Must never know: a particular provider, a socket, an SDK.
@@ -70,8 +70,8 @@ class RequestParts(Value, frozen=True, kw_only=True):
     """The parts of a request.
 
     `history` holds pieces: entries joined by ``,\\n``. The dialect joins the pieces in the same way.
-    `settings` has the given fields of `ModelSettings`, never with None. `preamble` and `tools` are what the
-    dialect's own methods returned.
+    `settings` has the given fields of `ModelSettings`, never with None. `preamble` and `tools` are results of
+    the dialect's own methods.
     """
 
     model: str
@@ -84,17 +84,17 @@ class RequestParts(Value, frozen=True, kw_only=True):
     """The conversation's id, for provider APIs with a prompt-cache key. They send a digest of it, never the
     id itself. A setting overrides it."""
     forbid_tools: bool = False
-    """Send the same tools, but let the model call none (`tool_choice: none`)."""
+    """Send the same tools, but forbid the model to call them (`tool_choice: none`)."""
     carried: Mapping[str, str] = {}
-    """What earlier replies need in later requests (`Reply.carried`), as far as it has not expired."""
+    """Values of earlier replies (`Reply.carried`) that this request needs. Expired ones are left out."""
     has_system: bool = True
     """False: no entry of the history is a system message, so the dialect does not have to look for one."""
     cache_marks: bool = True
     """False: set no cache marks, because the next request will come after the cache has expired."""
     output: bytes = b""
-    """What `WritesOutput.output` returned, if the answer is to be JSON of a type; else b""."""
+    """The result of `WritesOutput.output`, if the answer is to be JSON of a type; else b""."""
     drop_signed: bool = False
-    """True: some sealed blocks do not fit what stands before them now. Ask the provider to drop such blocks
+    """True: some sealed blocks do not fit the history before them now. Ask the provider to drop such blocks
     instead of refusing the request, where the provider API allows that."""
 
 
@@ -136,23 +136,22 @@ class Reply(Value, frozen=True, kw_only=True):
         entries: The bytes that are stored: the provider's, without response-only keys and raw newlines.
         text: The reply's visible text.
         calls: Tool calls in order, ids unique within the reply.
-        finish_reason: The provider's own word, "" if it gave none.
+        finish_reason: The provider's own word, "" without one.
         stop: The neutral meaning: "end", "length", "refusal", or "pause" (send again unchanged).
-            A reply with calls that may run has "end", whatever its finish reason.
+            A reply with calls that may run has "end", with every finish reason.
         run_calls: True if `calls` are complete and may be executed.
         model: The model that answered, as the provider names it.
-        signed: True if `entries` hold sealed blocks, which the provider bound to what stands before them:
-            signed thinking or encrypted reasoning. See `Dialect.unsigned`.
-        carried: What the next requests have to contain, by a name that the dialect chooses: the value (at
+        signed: True if `entries` hold sealed blocks: signed thinking or encrypted reasoning. They are valid
+            only after the same history. See `Dialect.unsigned`.
+        carried: Values that later requests must contain, by a name that the dialect chooses: the value (at
             most 256 characters) and its expiry in milliseconds since the epoch, 0 for never.
         dropped: Why the provider ignored parts of the request's history: its own word for the reason, once
             for each part. Never content.
-        asides: What the request consumed in addition to `usage`, for example in a compaction that the
-            provider made: by the model's name, "" for the reply's own model. It is no part of the following
-            context.
-        context: Of several runs of the model within the request, the usage of the newest: it says how large
-            the context is. None: `usage` says it.
-        cost_usd: What the provider says that the request has cost, with the `asides`; None if it does not.
+        asides: Consumption in addition to `usage`, for example of a compaction that the provider made. By
+            the model's name, "" for the reply's own model. It is not part of the following context.
+        context: The usage of the newest run, if the model ran several times within the request. It says how
+            large the context is. None: `usage` says it.
+        cost_usd: The cost of the request with its `asides`, as the provider states it; None if it does not.
         messages: The number of neutral messages in the entries. More than one only if the server answered
             its own calls in the middle of the reply.
         cut: True if parts of the reply are not in `entries` because they nest too deep to be read.
@@ -194,7 +193,7 @@ class Delta(Value, frozen=True, kw_only=True, gc=False):
 
 
 class Fault(Value, frozen=True, kw_only=True):
-    """What an error response means. `code` is the provider's error code or type, never its text."""
+    """The meaning of an error response. `code` is the provider's error code or type, never its text."""
 
     kind: FaultKind
     code: str = ""
@@ -209,9 +208,9 @@ REDIRECTED: Final = Fault(kind="rejected", code="redirected")
 class ProtocolFault(Exception):  # noqa: N818
     """A dialect raises it for a 2xx body that is not a reply, or for an error inside a stream.
 
-    Its text must not quote the body. `fault` says what it means for the turn. `usage` is what the request
-    consumed, if the response says so. `partial_text` is the text that stands in the body all the same: it is
-    paid for, so the turn keeps it and does not ask again by itself.
+    Its text must not quote the body. `fault` is its meaning for the turn. `usage` is the consumption, if the
+    response states it. `partial_text` is the readable text of the body: it is paid for, so the turn keeps it
+    and does not ask again by itself.
     """
 
     def __init__(
@@ -274,12 +273,12 @@ class BackendError(Exception):
 class StreamDecoder(Protocol):
     """Turns the chunks of one event stream into deltas and, at its end, into the reply.
 
-    It may have a method ``end``, which takes what only the end of the stream completes, and returns deltas.
-    Three more properties are optional. ``has_begun``: True when any part of the reply has come, also one of
-    a call; without it, a reply begins with its first delta. ``usage_so_far``: a `Usage` or None, the
+    It may have a method ``end``: it completes the last event at the end of the stream, and returns deltas.
+    Three more properties are optional. ``has_begun``: True when any part of the reply has come, also a part
+    of a call; without it, a reply begins with its first delta. ``usage_so_far``: a `Usage` or None, the
     consumption that a broken stream has already reported. ``reads_events``: True if the stream is
-    ``text/event-stream``; the first bytes of a response then show whether it is one, whatever its content
-    type says.
+    ``text/event-stream``; then the first bytes of a response show whether it is a stream, not its content
+    type.
     """
 
     def feed(self, chunk: bytes) -> Iterable[Delta]:
@@ -298,7 +297,7 @@ class StreamDecoder(Protocol):
         ...
 
     def finish(self) -> Reply:
-        """The complete reply, whatever happened to the connection after the terminal event.
+        """The complete reply. The connection may have failed after the terminal event.
 
         Raises `ProtocolFault` (kind "interrupted") without a terminal event."""
         ...
@@ -334,11 +333,11 @@ class Dialect(Protocol):
         ...
 
     def preamble(self, messages: Sequence[Message]) -> bytes:
-        """Encode the system messages that lead a request but are never stored. b"" for none."""
+        """Encode the system messages that lead a request but are never stored. b"" without messages."""
         ...
 
     def tools(self, tools: Sequence[ToolSpec | ProviderTool]) -> bytes:
-        """Encode the tool list in canonical order, byte-equal for equal tools. b"" for none."""
+        """Encode the tool list in canonical order, byte-equal for equal tools. b"" without tools."""
         ...
 
     def request(self, parts: RequestParts) -> ModelRequest:
@@ -365,7 +364,7 @@ class Dialect(Protocol):
         """The entries without their sealed blocks, one result for each entry.
 
         An entry without sealed blocks is returned as the same object. b"" means that nothing is left of an
-        entry. What is left of an exchange must be a history that the provider accepts.
+        entry. The rest of an exchange must be a history that the provider accepts.
         """
         ...
 
@@ -386,13 +385,13 @@ class Dialect(Protocol):
         ...
 
     def fault(self, status: int, headers: Mapping[str, str], body: bytes) -> Fault:
-        """Say what an error response means."""
+        """Classify an error response."""
         ...
 
 
 @runtime_checkable
 class WritesOutput(Protocol):
-    """An additional method of a dialect whose provider has a format for answers in JSON.
+    """An additional method of a dialect, if the provider has a format for answers in JSON.
 
     Without it, an `output_type` is asked for in words.
     """
@@ -413,7 +412,7 @@ class WritesOutput(Protocol):
 
 @runtime_checkable
 class CountsTokens(Protocol):
-    """Additional methods of a dialect whose provider counts tokens on request."""
+    """Additional methods of a dialect, if the provider counts tokens on request."""
 
     def count_request(self, parts: RequestParts) -> ModelRequest:
         """The request that asks for the number of input tokens of a request with these parts."""
@@ -426,12 +425,13 @@ class CountsTokens(Protocol):
 
 @runtime_checkable
 class CompactsHistory(Protocol):
-    """Additional methods of a dialect whose provider compacts histories."""
+    """Additional methods of a dialect, if the provider compacts histories."""
 
     def compaction_request(self, parts: RequestParts, instructions: str) -> ModelRequest:
         """The request that asks the provider to compact this history.
 
-        `instructions`: what to keep; "" for the provider's own choice. Ignored if the provider takes none.
+        `instructions` name the content to keep; "" for the provider's own choice. A provider without
+        instructions ignores them.
         """
         ...
 
@@ -447,17 +447,17 @@ class CompactsHistory(Protocol):
 
 @runtime_checkable
 class RunsProviderTools(Protocol):
-    """Additional methods of a dialect whose provider has tools that the client runs.
+    """Additional methods of a dialect, if the provider has tools that the client runs.
 
     Their calls have the kind "provider": `name` is the type of the model's item, `arguments` the whole item.
     """
 
     def waits_for(self, call: ToolCall) -> Literal["approval", "external"]:
-        """What such a call waits for: an approval, or its result from outside."""
+        """Whether a provider tool's call waits for an approval, or for its result from outside."""
         ...
 
     def provider_output(self, call: ToolCall, value: Any, *, is_error: bool = False) -> str:
-        """The item that answers such a call, as JSON text. `results` takes it as the result's only part.
+        """The item that answers the call, as JSON text. `results` takes it as the result's only part.
 
         `value`: the given result; True or False for an approval. Raises ValueError, without content, if the
         value cannot answer the call.
@@ -467,35 +467,35 @@ class RunsProviderTools(Protocol):
 
 @runtime_checkable
 class EditsContext(Protocol):
-    """Additional methods of a dialect whose provider edits the context itself."""
+    """Additional methods of a dialect, if the provider edits the context itself."""
 
     def usable_edits(
         self, edits: Sequence[ContextEdit], settings: Mapping[str, Any]
     ) -> tuple[ContextEdit, ...]:
-        """Those of a compactor's edits that a request with these settings may hold as `context_management`.
+        """The compactor's edits that a request with these settings may hold as `context_management`.
 
-        An edit that the provider API or the host does not have is left out, so `Dialect.request` refuses
-        none of the result. Equal settings give an equal result, so a conversation's requests do not differ.
+        An edit that the provider API or the host does not have is left out, so `Dialect.request` accepts
+        every returned edit. Equal settings give an equal result, so a conversation's requests do not differ.
         """
         ...
 
 
 @runtime_checkable
 class MarksHistory(Protocol):
-    """An additional method of a dialect whose `Reply.carried` follows from a reply's content.
+    """An additional method of a dialect, if `Reply.carried` follows from a reply's content.
 
-    Histories that are imported come without replies. This gives them what replies would have.
+    An imported history comes without replies. This method gives it the marks that replies would have.
     """
 
     def marks(self, entries: Sequence[bytes]) -> Mapping[str, tuple[str, int]]:
-        """What later requests of a history with these entries have to contain; as `Reply.carried`."""
+        """Values that later requests with these entries must contain, in the form of `Reply.carried`."""
         ...
 
 
 class Fitted(Value, frozen=True):
-    """Settings that fit a model, and what was changed for that, a sentence's part for each change.
+    """Settings that fit a model, and a note about each change.
 
-    `notes` name settings, numbers and the providers' words; never a text of the caller's.
+    `notes` name settings, numbers and the providers' words; never a text of the caller.
     """
 
     _unshown = frozenset({"settings"})
@@ -506,23 +506,23 @@ class Fitted(Value, frozen=True):
 
 @runtime_checkable
 class FitsSettings(Protocol):
-    """An additional method of a dialect that knows what its models refuse.
+    """An additional method of a dialect that knows the settings that its models refuse.
 
-    Without it, settings that were not written for the model are left out where `Dialect.request` refuses them
-    one by one.
+    Without it, `Dialect.request` is asked about each setting that was not written for the model. A refused
+    setting is left out.
     """
 
     def fitted(
         self, given: Mapping[str, Any], kept: Mapping[str, Any], *, model: str, has_tools: bool
     ) -> Fitted:
-        """The settings of a request: `given`, and those of `kept` that the model is not known to refuse.
+        """The settings of a request: `given`, and `kept` without the settings that the model would refuse.
 
         A kept setting that would be refused, alone or beside a given one, is translated or left out. A given
         one stays as it is, even if the provider will refuse it.
 
         Args:
-            given: What the caller wrote for this model, by the names of `ModelSettings`.
-            kept: What was written for another model, or stayed from an earlier turn. No name is in both.
+            given: Settings that the caller wrote for this model, by the names of `ModelSettings`.
+            kept: Settings for another model, or from an earlier turn. No name is in both.
             model: The model's name.
             has_tools: True if the request offers tools.
         """
@@ -533,8 +533,8 @@ class Exchange(Protocol):
     """One open response: read it chunk by chunk, then close it.
 
     It may have an ``interrupt()`` that another thread calls to end a waiting `read`; the call itself does not
-    wait. Without it, a turn that is cancelled or whose time is up ends with the next chunk, or when `read`
-    times out.
+    wait. Without it, a turn that is cancelled or out of time ends with the next chunk, or when `read` times
+    out.
     """
 
     @property

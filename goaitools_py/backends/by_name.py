@@ -1,7 +1,7 @@
 """Backends by name, as in ``Chat("openai:MODEL")``. They connect at the first call.
 
-Owns: what a backend string means, and when the connection is made.
-Must never know: what a request holds, and how it is sent.
+Owns: the meaning of a backend string, and when the connection is made.
+Must never know: the content of a request, and how it is sent.
 
 So a chat at module level needs no key, no SDK and no network.
 """
@@ -67,14 +67,14 @@ def backend_from_name(
         name: "WIRE:MODEL", where WIRE is the provider API "openai", "openai-responses" or "anthropic"; or
             "sim" or "sim:WIRE" for the offline simulator. A model's name may contain colons.
         is_async: True for an `AsyncChat`.
-        max_concurrent_calls: At most so many requests at a time, as that of the backend's class.
+        max_concurrent_calls: At most so many requests at a time, as for the backend's class.
 
     Returns:
         A backend that connects at its first call.
 
     Raises:
         ValueError: No backend has that name; the text lists the names. Or the limit is below 1.
-        TypeError: The limit is no int.
+        TypeError: The limit is not an int.
     """
     where = _parsed(name)
     if max_concurrent_calls is not None:
@@ -86,7 +86,7 @@ def backend_from_name(
 
 
 class _Place(Value, frozen=True, kw_only=True):
-    """What a backend string names."""
+    """The parts of a backend string."""
 
     wire: str
     model: str
@@ -106,7 +106,7 @@ def _parsed(name: str) -> _Place:
 
 
 def _elsewhere(name: str) -> str:
-    """What else a name may mean."""
+    """A hint for an unknown name, for the error text."""
     wire, colon, model = name.partition(":")
     if wire.lower() in WIRES:
         return f"; did you mean '{wire.lower()}:{model}'?"
@@ -150,8 +150,8 @@ def _async_class(wire: str) -> Callable[..., AsyncBackend]:
 
 
 class _Connection(Generic[_B]):
-    """What one process has opened. After a fork the child uses its parent's backend, which handles forks
-    itself, but not its simulator, which runs in threads of the parent."""
+    """The backend that one process has opened. After a fork the child uses its parent's backend, because that
+    handles forks itself, but not its parent's simulator, because that runs in threads of the parent."""
 
     def __init__(self, before: _Connection[_B] | None) -> None:
         self.lock = threading.Lock()

@@ -20,7 +20,7 @@ EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 class Capabilities(Value, frozen=True, kw_only=True):
-    """What a model accepts. None means unknown. The caller's own value always wins.
+    """The settings and parts that a model accepts. None means unknown. The caller's own value always wins.
 
     Attributes:
         context_window: Input tokens that fit; None if not known.
@@ -29,7 +29,7 @@ class Capabilities(Value, frozen=True, kw_only=True):
         takes_system_messages: True: a system message may stand in the middle of the history. False for
             unknown models.
         binds_thinking: True: a signed thinking block is valid only after the same prefix with which it was
-            made. Such a model thinks by default.
+            made. These models think by default.
         reads_breakpoints: True: the provider's cache finds only prefixes that end at a breakpoint.
         max_output_tokens: The largest output limit that is taken.
         efforts: The words of `EFFORTS` that the model takes; () if it takes no effort at all.
@@ -142,7 +142,7 @@ _CLAUDE_3: Final = replace(_CLAUDE_3_5, default_output_tokens=4_096, max_output_
 #   (binds_thinking: "Starting with Claude Fable 5.1", and the supported models listed there), and for
 #   system messages recorded 200s of opus-4-8 and fable-5, .../models/whats-new-claude-4-8 ("accepts
 #   role: system") and docs.rs/gproxy-transform (sonnet-5 refuses them, as do all before opus-4-8).
-# What a model refuses, in settings:
+# Settings that a model refuses:
 # - Claude: platform.claude.com/docs, .../build-with-claude/thinking and .../effort (types, words by model),
 #   .../models/{opus-5-5,sonnet-5-5,haiku-5-5,sonnet-5}/migration-guide (settings answered with 400),
 #   .../whats-new-opus-5 (thinking cannot be switched off above "high"), AWS Bedrock's user guide

@@ -12,7 +12,7 @@ from .base import Dialect
 __all__ = ["WIRES", "dialect_of"]
 
 WIRES = ("openai", "openai-responses", "anthropic")
-"""The provider APIs whose states this release can read."""
+"""The provider APIs of the states that this release can read."""
 
 
 def dialect_of(wire: str, *, family: str | None = None, model: str = "") -> Dialect:
@@ -21,7 +21,7 @@ def dialect_of(wire: str, *, family: str | None = None, model: str = "") -> Dial
     Args:
         wire: One of `WIRES`.
         family: The operator of the endpoint; None for the company that made the provider API.
-        model: The model, for a dialect whose requests depend on it; "" if unknown.
+        model: The model, if the dialect's requests depend on it; "" if unknown.
 
     Raises:
         ValueError: This release does not have the provider API.

@@ -1,10 +1,10 @@
-"""How many requests go to a provider at a time, and when: one queue for all chats of a backend and key.
+"""Limits the requests to a provider: one queue for all chats of a backend and key.
 
-Owns: the queue, its places, and the time before which nobody is let in. Must never know: a request, a socket,
+Owns: the queue, its places, and the time at which the gate opens. Must never know: a request, a socket,
 an event loop, how a caller waits.
 
-Threads and tasks of any event loop stand in one queue, in the order in which they came. A caller asks with
-its `Ticket`, and is told how long to wait before it asks again.
+Threads and tasks of any event loop wait in one queue, in the order in which they came. A caller asks with
+its `Ticket`. The answer is the time to wait before it asks again.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from ..base.process import PerProcess, this_process
 __all__ = ["Gate", "Ticket", "gate_of"]
 
 FIRST_HOLD_SECONDS: Final = 0.5
-"""How long the gate is held after a refusal that names no time. It doubles with each further one in a row."""
+"""Seconds that the gate is closed after a refusal without a time. It doubles with each refusal in a row."""
 
 MAX_HOLD_SECONDS: Final = 8.0
-"""The longest time that the gate is held of its own accord."""
+"""The longest time in seconds that the gate is closed if the provider names no time."""
 
 JITTER: Final = 0.1
-"""Several processes with one key are held up to this part longer, each another one."""
+"""Each process waits longer by its part of the time, up to this. So processes with one key spread out."""
 
 
 class Ticket:
     """One request's place in the queue, then behind the gate.
 
     Attributes:
-        limit: The request is let in while fewer than so many are behind the gate.
+        limit: The request is let in while fewer requests than this are behind the gate.
         wake: Called, from any thread, when it is worth to ask again.
         is_in: True while the request is behind the gate.
     """
@@ -49,7 +49,7 @@ class Ticket:
 
 
 class Gate:
-    """A queue of tickets, and the number of those that are in.
+    """A queue of tickets, and the number of requests behind the gate.
 
     After a refusal (429) the gate stays closed for the time that the provider named. Then it opens for half
     as many requests as were in, and for one more after each success. So a limit is approached from below.
@@ -82,11 +82,11 @@ class Gate:
         return 0.0
 
     def held_for(self) -> float:
-        """For how many more seconds nobody is let in; 0.0 or less: they are."""
+        """Seconds until the gate opens. 0 or less: it is open."""
         return self._opens_at - time.monotonic()
 
     def leave(self, ticket: Ticket) -> None:
-        """Give a ticket back, from the queue or from behind the gate. A second time does nothing."""
+        """Give a ticket back, from the queue or from behind the gate. A second call does nothing."""
         with self._lock:
             if ticket.is_in:
                 ticket.is_in = False
@@ -98,7 +98,7 @@ class Gate:
     def refused(self, seconds: float | None) -> None:
         """The provider refused a request. `seconds`: how long it asked to wait; None if it did not say."""
         with self._lock:
-            if self.held_for() <= 0.0:  # the first of those that were in together
+            if self.held_for() <= 0.0:  # the first refusal of the requests that were in together
                 self._refusals += 1
                 self._width = max(1, min(self._width, self._inside) // 2)
             if seconds is None:
@@ -136,6 +136,6 @@ _gates: Final = PerProcess[weakref.WeakValueDictionary[Hashable, Gate]](
 
 
 def gate_of(group: Hashable) -> Gate:
-    """The gate that all callers with this `group` share. It lives as long as one of them has it."""
+    """The gate that all callers with this `group` share. It lives as long as a caller holds it."""
     gates = _gates.get()
     return gates.setdefault(group, Gate())

@@ -1,7 +1,7 @@
-"""A backend behind a gate: how its requests wait, and what its answers mean for the next ones.
+"""A backend behind a gate: how its requests wait, and how its answers delay the next ones.
 
 Owns: the wait of a thread and of a task, and a response that holds its place until it is closed.
-Must never know: which provider it is, what a request holds, how it is sent.
+Must never know: which provider it is, the content of a request, how it is sent.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Gating:
     """The gate of one backend: who shares it, and how many requests this backend lets in.
 
     Args:
-        limit: So many requests at a time.
-        group: Backends with an equal one share the gate.
+        limit: The largest number of requests at a time.
+        group: Backends with an equal value share the gate.
     """
 
     def __init__(self, limit: int, group: Hashable) -> None:
@@ -72,7 +72,7 @@ class Gating:
         request: ModelRequest,
     ) -> AsyncExchange:
         """As `send`, awaited."""
-        import asyncio  # not at the top: a Chat needs none
+        import asyncio  # not at the top: a Chat does not need it
 
         gate, began, woken = self._gate.get(), time.monotonic(), asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -142,7 +142,7 @@ def _judged(gate: Gate, dialect: Dialect) -> Iterator[None]:
 
 
 class _Held:
-    """What both kinds of open responses are: one that has a place behind the gate."""
+    """An open response that has a place behind the gate: the base of both kinds."""
 
     def __init__(self, inner: Any, gate: Gate, ticket: Ticket) -> None:
         self._inner = inner
@@ -207,7 +207,7 @@ def group_of(
 
 
 def checked_limit(limit: Any) -> int:
-    """The value of `max_concurrent_calls`. Raises TypeError for what is no int, ValueError below 1."""
+    """Check `max_concurrent_calls`. Raises TypeError if it is not an int, ValueError if it is below 1."""
     if not isinstance(limit, int) or isinstance(limit, bool):
         raise TypeError(f"max_concurrent_calls must be an int or None, not {type(limit).__name__}")
     if limit < 1:
@@ -228,11 +228,11 @@ def gated(backend: Backend, *, max_concurrent_calls: int, group: Hashable = None
 @overload
 def gated(backend: AsyncBackend, *, max_concurrent_calls: int, group: Hashable = None) -> AsyncBackend: ...
 def gated(backend: Any, *, max_concurrent_calls: int, group: Hashable = None) -> Any:
-    """Put a backend of your own behind a gate, as `max_concurrent_calls` does for those of this package.
+    """Put a backend of your own behind a gate, as `max_concurrent_calls` does for this package's backends.
 
     Args:
         backend: A backend for `Chat`, for `AsyncChat`, or for both.
-        max_concurrent_calls: So many requests at a time; the others wait in the order in which they came.
+        max_concurrent_calls: Most requests at a time; the others wait in the order in which they came.
         group: Backends with an equal value share their gate, such as a tenant's name; None: this one alone.
 
     Raises:

@@ -1,7 +1,7 @@
 """Reads stored entries as neutral messages.
 
 Owns: the one place where a stored entry is parsed, and the error for an unreadable entry.
-Must never know: what the messages are used for.
+Must never know: the use of the messages.
 """
 
 from __future__ import annotations

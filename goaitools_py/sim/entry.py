@@ -51,7 +51,7 @@ def _until_interrupted() -> contextlib.suppress:
 
 def _wait_for_ever() -> None:
     # One wait without a time limit can miss Ctrl-C: a signal that arrives just before the thread sleeps, or
-    # on another thread, does not wake it. Python sees such a signal when the wait ends, so it ends often.
+    # on another thread, does not wake it. Python sees that signal when the wait ends, so it ends often.
     never = threading.Event()
     while not never.wait(_LOOK_SECONDS):
         pass

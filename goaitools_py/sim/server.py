@@ -40,7 +40,7 @@ class Recorded:
 
     Attributes:
         headers: The headers, names in lower case.
-        parsed: The body's JSON object; None if it was none.
+        parsed: The body's JSON object; None if the body was not an object.
         problems: Every rule of the provider that the request broke.
         status: The status of the response; 0 if the connection broke before it.
     """
@@ -259,7 +259,7 @@ class SimServer:
         return damage(scripted, wire, prompt, answer) if isinstance(scripted, Fault) else answer()
 
     def _summary(self, prompt: Prompt, *said: Said) -> Summary:
-        """The model's summary of a prompt, and of what was said since."""
+        """The model's summary of a prompt, and of the messages since then."""
         history = (*prompt.history, *said, Said(role="user", text=REQUEST))
         summary = self._model(replace(prompt, history=history, stream=False))
         return Summary(text=summary.content, tokens=replace(self._tokens(prompt, summary), written=0))
@@ -305,7 +305,7 @@ def _call_id(key: str, index: int) -> str:
 
 
 def _by_headers(headers: Mapping[str, str]) -> Wire:
-    """The provider whose client asks for an unknown path. Only Anthropic's client names a version."""
+    """The provider of the client that asks for an unknown path. Only Anthropic's client names a version."""
     return AnthropicMessages() if "anthropic-version" in headers else OpenAIChat()
 
 

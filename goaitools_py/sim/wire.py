@@ -72,7 +72,7 @@ class Wire(Protocol):
 
     @property
     def compact_path(self) -> str:
-        """The path for a compaction of the history; "" if the provider has none."""
+        """The path for a compaction of the history; "" if the provider cannot compact."""
         ...
 
     def compacts(self, body: Body) -> bool:
@@ -115,7 +115,7 @@ class Wire(Protocol):
         ...
 
     def hollow(self, prompt: Prompt, *, null: bool) -> Response:
-        """A 200 response whose list of choices is empty or null."""
+        """A 200 response with an empty list of choices, or null in its place."""
         ...
 
     def error(self, status: int, refusal: Refusal, headers: Headers = ()) -> Response:

@@ -86,12 +86,12 @@ class AnthropicBackend(_AnthropicBackend):
         client_options: Other arguments that `anthropic.Anthropic` takes, such as `auth_token`, `credentials`,
             `timeout` (seconds without an answer, within the turn's own deadline) or `default_headers`.
 
-    What is not given comes from the SDK and its environment variables: ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL
-    and so on.
+    Missing values come from the SDK and its environment variables: ANTHROPIC_API_KEY, ANTHROPIC_BASE_URL and
+    so on.
 
     Raises:
         ValueError: There are no credentials.
-        TypeError: `client` or `http_client` cannot be used; the text says what can.
+        TypeError: `client` or `http_client` cannot be used; the text names the usable classes.
     """
 
     def _connect(self, options: ClientOptions, betas: Sequence[str]) -> str:
@@ -134,7 +134,7 @@ class AsyncAnthropicBackend(_AnthropicBackend):
         return await self._edge.asend(request)
 
     async def warm_up(self) -> None:
-        """Import and make now what the running loop's first request needs."""
+        """Do the imports and the set-up for the running loop's first request now."""
         await self._edge.warm_up()
 
     async def aclose(self) -> None:

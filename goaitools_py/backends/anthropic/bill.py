@@ -1,13 +1,13 @@
-"""Reads what an Anthropic response says that it has consumed.
+"""Reads the consumption of a request from an Anthropic response.
 
-Owns: which of its counts are the reply's, which were consumed beside it, and which say how large the context
+Owns: which counts belong to the reply, which were consumed beside it, and which say how large the context
 is. Must never know: the content of a response.
 
 One request may make the model run several times: between server tools, to compact the history, to ask an
 advisor. ``usage.iterations`` lists the runs (anthropic 2.14, types/beta/beta_iterations_usage). The totals
-are the sum of the ``message`` runs, and a ``fallback_message`` stands in the place of one. Runs of any other
-type are in no total, and the next request contains nothing of them (recorded 2026-11: totals of 2,417 tokens
-in, beside an advisor's 2,529).
+are the sum of the ``message`` runs; a ``fallback_message`` counts like one. Runs of other types are not in
+the totals, and their text is not in the next request (recorded 2026-11: totals of 2,417 tokens in, beside an
+advisor's 2,529).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _RUNS: Final = b'"iterations"'
 
 
 def usage_of(raw: bytes) -> Usage:
-    """Read the totals of a usage object, for one request. A member that is missing or is no count is 0.
+    """Read the totals of a usage object, for one request. A member that is missing or not a count is 0.
 
-    Anthropic's `input_tokens` leave out what the cache read or wrote; in `Usage` they are included.
+    Anthropic's `input_tokens` leave out tokens that the cache read or wrote; `Usage` includes them.
     It never raises, because a reply must not be lost for its usage.
     """
     return _totals(object_of(raw))
@@ -51,13 +51,13 @@ def _totals(counts: Mapping[str, Any]) -> Usage:
 
 
 def _runs(raw: bytes) -> list[dict[str, Any]]:
-    """The runs of the model, as far as they can be read."""
+    """The readable runs of the model."""
     found = object_of(raw).get("iterations") if _RUNS in raw else None
     return [run for run in found if isinstance(run, dict)] if isinstance(found, list) else []
 
 
 def asides_of(raw: bytes) -> dict[str, Usage]:
-    """What the request consumed beside the totals, by the model's name; "" is the reply's own model."""
+    """The consumption beside the totals, by the model's name; "" is the reply's own model."""
     found: dict[str, Usage] = {}
     for run in _runs(raw):
         if as_str(run.get("type")) not in _OWN:
@@ -67,15 +67,15 @@ def asides_of(raw: bytes) -> dict[str, Usage]:
 
 
 def billed(raw: bytes) -> Usage:
-    """All that the request consumed, for a response that is no reply."""
+    """The whole consumption of the request, for a response that is not a reply."""
     return sum(asides_of(raw).values(), start=usage_of(raw))
 
 
 def context_of(raw: bytes) -> Usage | None:
     """The newest run's usage, which says how large the context is; None if the totals say it.
 
-    Only the totals tell how much of the output was thinking. What the earlier runs could not have thought is
-    the newest one's.
+    Only the totals tell how much of the output was thinking. Thinking that does not fit into the output of
+    the earlier runs belongs to the newest one.
     """
     own = [run for run in _runs(raw) if as_str(run.get("type")) in _OWN]
     if len(own) < 2:

@@ -30,7 +30,7 @@ def compacted(body: bytes) -> Reply:
     """The message that replaces the history from now on.
 
     Raises:
-        ProtocolFault: There is no such message; its content is null if the provider could not compact.
+        ProtocolFault: There is no compaction; its content is null if the provider could not compact.
     """
     answer = reading.read_body(body)
     reply = reading.reply_of(answer)
@@ -41,7 +41,7 @@ def compacted(body: bytes) -> Reply:
 
 
 def _consumed(reply: Reply) -> Usage:
-    """What the compaction has consumed: the totals are those of a reply, and here they repeat it or are 0."""
+    """The consumption of the compaction. The totals count a reply; here they repeat the `asides` or are 0."""
     asides = sum(reply.asides.values(), start=Usage())
     return replace(asides, requests=1) if asides.total_tokens else reply.usage
 
@@ -52,7 +52,7 @@ def is_boundary(entry: bytes) -> bool:
 
 
 def begins_compacted(history: Sequence[bytes]) -> bool:
-    """True if the first entry of a request's history is such a message. A user's message is not parsed."""
+    """True if the first entry of a request's history is a compaction. A user's message is not parsed."""
     first = next((piece for piece in history if piece), b"")
     start = bytes(first[:4096])
     if start.startswith(b'{"role":"user"') or _MARK not in start:

@@ -1,9 +1,9 @@
-"""Settings that were not written for a Claude model, fitted to it.
+"""Fits settings that were written for another model to a Claude model.
 
-Owns: what Claude models refuse of settings that were kept or handed on, and what stands in their place.
+Owns: which kept or handed-on settings Claude models refuse, and their replacements.
 Must never know: a request's bytes, or where a setting was kept.
 
-The facts by model are in `backends.capabilities`. Those for all models, with their sources:
+The facts by model are in `backends.capabilities`. The facts for all models, with their sources:
 
 - A forced tool, a temperature other than 1 and a `top_p` below 0.95 do not go with thinking
   (platform.claude.com/docs, build-with-claude/extended-thinking, "Feature compatibility").

@@ -1,6 +1,6 @@
 """Reads one Anthropic message as neutral values: roles, parts, calls, results, reasoning, events.
 
-Owns: where a message of this provider API holds its content. Must never know: what of it is stored or sent.
+Owns: where a message of this provider API holds its content. Must never know: its stored or sent form.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ __all__ = ["read_entry"]
 def read_entry(entry: bytes) -> tuple[Message, ...]:
     """Read one stored entry as neutral messages, at least one. Blocks of unknown kinds are in `raw` only.
 
-    An entry with tool results is one message for each of them, and one of the user for each run of blocks
-    beside them.
+    An entry with tool results gives one message for each result, and one user's message for each run of
+    other blocks.
 
     Raises:
         RawJSONError: The entry is not a JSON object.

@@ -5,7 +5,7 @@ Owns: the requests of this provider API. Must never know: a socket, an SDK, a tu
 The order of the body is ``model, max_tokens, tools, system, messages, settings``. The provider's prompt is
 tools, system, messages, so the bytes stand in the order in which a cached prefix grows.
 
-Cache marks are set on what is sent, never on what is stored. There are at most four: one on the last tool,
+Cache marks are set in the sent copy, never in the stored one. There are at most four: one on the last tool,
 one on the last block of the preamble, and one at the end of the history. Where the server finds that end
 itself, the last one is the request's member ``cache_control`` ("automatic" caching). Elsewhere it is a mark
 on the last block of the last message. ``extra_body={"cache_control": {…}}`` changes all marks (for a longer
@@ -61,7 +61,7 @@ _BINDING_BETA: Final = "thinking-binding-controls-2026-08-01"
 _COUNTED: Final = frozenset(
     {"model", "messages", "system", "tools", "tool_choice", "thinking", "output_config", "cache_control"}
 )
-"""What `count_tokens` takes (anthropic 2.12, types/message_count_tokens_params.py)."""
+"""Members that `count_tokens` takes (anthropic 2.12, types/message_count_tokens_params.py)."""
 
 _REFUSED: Final = {"messages": WRITTEN_HERE, "stream": WRITTEN_HERE}
 
@@ -84,8 +84,8 @@ class AnthropicDialect(Value, frozen=True):
         family: "anthropic", "aws", "foundry" or "claude.googleapis.com", or the host of a compatible
             server. The first four check a request against the published type. The others get
             `anthropic-version: 2023-06-01`, sampling settings, and cache marks on the last message.
-        model: The backend's model, "" if it has none. It decides whether a system message in the middle of
-            the history is stored as one. What is sent depends on the request's own model.
+        model: The backend's model, "" without one. It decides whether a system message in the middle of
+            the history is stored as one. The sent form depends on the request's own model.
     """
 
     wire: ClassVar[str] = "anthropic"
@@ -99,8 +99,8 @@ class AnthropicDialect(Value, frozen=True):
         """Encode messages that the caller wrote, one entry each.
 
         User text cannot imitate an event, context or system block (see `render`). A system message stays one
-        if the model takes such; else it becomes a user message with a block. An image's `detail` is left
-        out, because this provider API has none.
+        if the model takes system messages; else it becomes a user message with a block. An image's `detail`
+        is left out, because this provider API does not have it.
 
         Raises:
             ValueError: A part that this provider API does not take: sound, a document that is neither PDF
@@ -132,18 +132,18 @@ class AnthropicDialect(Value, frozen=True):
         """The block that answers a call of a client toolset; see `RunsProviderTools`.
 
         Raises:
-            ValueError: The value is no answer to such a call.
+            ValueError: The value cannot answer the call.
         """
         return rawjson.dumps(output_block(call, value, is_error=is_error)).decode()
 
     def preamble(self, messages: Sequence[Message]) -> bytes:
-        """Encode the system messages that lead a request as text blocks; b"" for none."""
+        """Encode the system messages that lead a request as text blocks; b"" without text."""
         texts = [plain(message.text) for message in messages]
         blocks = [writing.text(text) for text in texts if text.strip()]
         return rawjson.dumps(blocks) if blocks else b""
 
     def tools(self, tools: Sequence[ToolSpec | ProviderTool]) -> bytes:
-        """Encode the tool list; b"" for none. Functions come first, by name; provider tools follow."""
+        """Encode the tool list; b"" without tools. Functions come first, by name; provider tools follow."""
         return tool_list(tools, writing.function)
 
     def output(self, name: str, schema: Mapping[str, Any], *, strict: bool) -> bytes:
@@ -159,26 +159,26 @@ class AnthropicDialect(Value, frozen=True):
     def request(self, parts: RequestParts) -> ModelRequest:
         """Splice a request together; the history is joined, never parsed.
 
-        There are two exceptions, both in the sent copy only. A system message becomes a user message with a
-        block, if the model takes none. And if an assistant's message would be the first, a user's message is
-        sent before it.
+        There are two exceptions, both in the sent copy only. If the model takes no system messages, one
+        becomes a user message with a block. And if an assistant's message would be the first, a user's
+        message is sent before it.
 
         A thinking budget is left out of the requests of a tool loop that began without thinking, on
         Anthropic's hosts and for its models: "When `thinking` is enabled, a final `assistant` message must
         start with a thinking block (preceeding the lastmost set of `tool_use` and `tool_result` blocks). […]
         To avoid this requirement, disable `thinking`" (400, publicly reported). By its documentation the
-        server by now takes such a request, and does not think either. That happens where a turn is resumed
+        server now takes the request, and does not think either. That happens where a turn is resumed
         with other settings, by another model, after a conversion, or after the provider has refused the
-        thinking. The "adaptive" kind has no such rule.
+        thinking. The "adaptive" kind does not have this rule.
 
         `drop_signed` becomes ``thinking.block_binding``, on Anthropic's hosts and for its models. It is added
-        to the request's thinking configuration if the type has such a member ("enabled" and "adaptive" have
+        to the request's thinking configuration if the type has that member ("enabled" and "adaptive" have
         it, "disabled" and "between_tools" do not). Without a configuration it is "adaptive", the default of
         models that check thinking. For models that are known to check nothing it is left out.
 
         Raises:
             ValueError: A setting that this provider API does not have, an output limit that is not above the
-                thinking budget, or an `extra_body` that sets what it may not set.
+                thinking budget, or an `extra_body` with a member that it may not set.
         """
         settings = dict(parts.settings)
         headers = dict(settings.pop("extra_headers", {}))
@@ -271,7 +271,7 @@ class AnthropicDialect(Value, frozen=True):
     def usable_edits(
         self, edits: Sequence[ContextEdit], settings: Mapping[str, Any]
     ) -> tuple[ContextEdit, ...]:
-        """Those of a compactor's edits that a request may hold; see `EditsContext`."""
+        """The compactor's edits that a request may hold; see `EditsContext`."""
         if self.family not in ANTHROPIC_FAMILIES:
             return ()
         thinking = settings.get("extra_body", {}).get("thinking")
@@ -318,7 +318,7 @@ class AnthropicDialect(Value, frozen=True):
     def compaction_request(self, parts: RequestParts, instructions: str) -> ModelRequest:
         """Ask for a compaction of the history; see `CompactsHistory`.
 
-        Such a request takes no stop sequences, no forced tool and no other context edits. A compatible server
+        The request takes no stop sequences, no forced tool and no other context edits. A compatible server
         that does not know the member refuses it, or answers as usual; `compacted` finds that out.
         """
         settings = {key: v for key, v in parts.settings.items() if key not in _NOT_COMPACTED}
@@ -360,7 +360,7 @@ class AnthropicDialect(Value, frozen=True):
         return reading.with_call_ids(reply, ids)
 
     def unsigned(self, entries: Sequence[bytes]) -> list[bytes]:
-        """The entries without thinking, signed or redacted; b"" for one in which there was nothing else."""
+        """The entries without thinking, signed or redacted; b"" if an entry held only thinking."""
         return reading.unsigned(entries)
 
     def settled(self, reply: Sequence[bytes]) -> list[bytes]:
@@ -376,11 +376,11 @@ class AnthropicDialect(Value, frozen=True):
         return tuple(message for entry in entries for message in read_entry(entry))
 
     def marks(self, entries: Sequence[bytes]) -> Mapping[str, tuple[str, int]]:
-        """What the blocks of a history need in each request; see `MarksHistory`."""
+        """The marks of the blocks in a history; see `MarksHistory`."""
         return reading.marks(entries)
 
     def fault(self, status: int, headers: Mapping[str, str], body: bytes) -> Fault:
-        """Say what an error response means."""
+        """Classify an error response."""
         return http_fault(status, headers, body)
 
 
@@ -397,12 +397,12 @@ def _thinks_manually(values: Mapping[str, Any]) -> bool:
 
 
 def _is_claude(is_own: bool, known: Capabilities) -> bool:
-    """True if the request goes to Anthropic's models, as far as the host and the name of the model say."""
+    """True if the request goes to Anthropic's models, judged by the host and the model's name."""
     return is_own or known.binds_thinking is not None
 
 
 def _unbound(thinking: object, known: Capabilities) -> dict[str, Any] | None:
-    """A thinking configuration that lets the server drop blocks; None if the type has no such member."""
+    """A thinking configuration that lets the server drop blocks; None if the type has no member for it."""
     if known.binds_thinking is False:
         return None
     given = {"type": "adaptive"} if thinking is None else thinking

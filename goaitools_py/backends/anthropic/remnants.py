@@ -1,6 +1,6 @@
-"""Blocks of a history that need something of each later request, as long as they are in it.
+"""Blocks of a history that need a beta or a tool in each later request, as long as they are in it.
 
-Owns: which blocks those are, the betas that they need, and the sent copy of a history whose tools are gone.
+Owns: which blocks these are, the betas that they need, and the sent copy of a history with missing tools.
 Must never know: a request's other members, or where a block came from.
 
 =========================================== ===========================================================
@@ -23,8 +23,8 @@ are in platform.claude.com/docs: mcp-connector, advisor-tool, refusals-and-fallb
 without its beta or its tool: agentforce314/clawcodex#178. "Tool reference '…' not found in available tools"
 (400): code-yeongyu/senpi#437, and `ToolReferenceUnresolvedError` of anthropic 2.14.
 
-A reply that brings such a block marks the state (`Reply.carried`), so that no later request has to search the
-history. A caller who names another version of a beta in `extra_headers` is sent that one alone.
+A reply with one of these blocks marks the state (`Reply.carried`), so that no later request has to search the
+history. If a caller names another version of a beta in `extra_headers`, only that version is sent.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _VERSION: Final = re.compile(r"-\d{4}-\d{2}-\d{2}$")
 
 
 def marks_of(blocks: Iterable[tuple[str, str | None]]) -> dict[str, tuple[str, int]]:
-    """What a reply with these blocks asks of later requests, in the form of `Reply.carried`.
+    """The marks that these blocks set for later requests, in the form of `Reply.carried`.
 
     `blocks`: type and name of each.
     """
@@ -83,7 +83,7 @@ def marks_of(blocks: Iterable[tuple[str, str | None]]) -> dict[str, tuple[str, i
 
 
 def betas_of(carried: Mapping[str, str], named: Iterable[str]) -> list[str]:
-    """The betas that a history with these marks needs, beside those that the caller names."""
+    """The betas that a history with these marks needs, without the betas that the caller names."""
     known = {_feature(beta) for beta in named}
     newest: dict[str, str] = {}
     for mark in carried:
@@ -94,23 +94,23 @@ def betas_of(carried: Mapping[str, str], named: Iterable[str]) -> list[str]:
 
 
 def betas_beside(standing: Iterable[str], of_request: Iterable[str]) -> list[str]:
-    """The betas of a request, without those of this table that a client's own betas name in a version."""
+    """The betas of a request, without our versions of features that a client's own betas already name."""
     known = {_feature(beta) for beta in standing}
     return [beta for beta in of_request if beta not in _OURS or _feature(beta) not in known]
 
 
 def _feature(beta: str) -> str:
-    """What a beta is a version of. The versions of ``compact`` are different features."""
+    """The feature of a beta, without its version. The versions of ``compact`` are different features."""
     return beta if beta.startswith("compact-") else _VERSION.sub("", beta)
 
 
 def sent_without_tools(history: Sequence[bytes], carried: Mapping[str, str], tools: bytes) -> Sequence[bytes]:
-    """The history with text in the place of hosted work that needs a tool which the request does not have.
+    """The history with text in the place of hosted work, if the request does not have the tool for it.
 
     Args:
         history: Pieces of entries joined by ``,\\n``, unread.
         carried: The marks of the state.
-        tools: The request's tools, as compact JSON; b"" for none.
+        tools: The request's tools, as compact JSON; b"" without tools.
     """
     advised = _ADVISOR in carried and b'"type":"advisor_' not in tools
     searched = _SEARCH in carried and b'"type":"mcp_toolset"' not in tools

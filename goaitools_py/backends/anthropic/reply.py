@@ -1,6 +1,6 @@
 """Reads an Anthropic Messages response into a reply.
 
-Owns: what of a response is stored, changed or left out. Must never know: a request, a stream's events.
+Owns: the parts of a response that are stored, changed or left out. Must never know: a request, stream events.
 
 A response is stored as ``{"role":"assistant","content":…}`` with the provider's bytes for its content. These
 are all exceptions:
@@ -31,14 +31,14 @@ a ``tool_use``          before a ``fallback``            a model that declined h
 ``name`` of a call      not ``[a-zA-Z0-9_-]{1,128}``     every later request would be refused
 ``input`` of a call     not an object                    the same; now ``{}``, or the object that a string
                                                          holds, as a compatible server sends it
-what nests deeper than  anywhere                         nothing here could read the entry again; now null
-64 levels
-everything              no block is left, or null with   the entry would be refused: there is none
+a container below 64    anywhere                         nothing here could read the entry again; now null
+levels
+everything              no block is left, or null with   the entry would be refused, so it is not made
                         the stop reason ``refusal``
 ======================= ================================ =============================================
 
 The quotations are Anthropic's, as of 2026-11 (LibreChat-AI/agents#124, tailcallhq/forgecode#2107). The
-reply's calls have the input as the model wrote it, whatever is stored. Everything else stays as it came:
+reply's calls keep the input as the model wrote it, also if the stored one differs. All else stays as it came:
 thinking with its signature (an empty text is complete), redacted thinking, server tools and their results,
 citations, containers, compaction and fallback blocks, any unknown block.
 """
@@ -81,7 +81,7 @@ __all__ = [
 ]
 
 ANTHROPIC_FAMILIES: Final = frozenset({"anthropic", "aws", "foundry", "claude.googleapis.com"})
-"""Families whose servers check requests against the published type: Anthropic and its clouds."""
+"""Families that check requests against the published type: Anthropic and its clouds."""
 
 _MAX_NAME: Final = 128
 """The longest name of a tool."""
@@ -98,8 +98,8 @@ _LENGTHS: Final = frozenset({"max_tokens", "model_context_window_exceeded", "len
 """Stop reasons of a reply that reached a limit: Anthropic's, and words of others that gateways pass on."""
 
 GUARDRAIL: Final = "guardrail_intervened"
-"""Bedrock's word for a reply that a guardrail wrote. On this provider API its answer says so in a member of
-its own, beside the stop reason ``end_turn``."""
+"""Bedrock's word for a reply that a guardrail wrote. On this provider API it stands in a separate member,
+beside the stop reason ``end_turn``."""
 
 _REFUSALS: Final = frozenset({"refusal", GUARDRAIL})
 """The conversation goes on only without the refused turn (platform.claude.com, "Streaming refusals":
@@ -147,7 +147,7 @@ def read_body(body: bytes) -> RawReply:
     """Read the envelope of a unary response.
 
     Raises:
-        ProtocolFault: The body is not a message; its `fault` says what that means.
+        ProtocolFault: The body is not a message; its `fault` classifies it.
     """
     try:
         envelope = _ENVELOPE.read(body)
@@ -191,7 +191,7 @@ def _says(content: bytes) -> bool:
 
 
 def _said(content: bytes) -> str:
-    """The text of a content that is no reply; "" if there is none, or if it cannot be read."""
+    """The text of a content that is not a reply; "" without text, or if it cannot be read."""
     try:
         pairs = _read(_entry(content))
     except rawjson.RawJSONError:
@@ -237,7 +237,7 @@ _Pair = tuple[bytes, _Block]
 
 
 def _read(entry: bytes) -> list[_Pair]:
-    """The blocks of a message, as bytes and parsed. Raises RawJSONError for a block that is no object."""
+    """The blocks of a message, as bytes and parsed. Raises RawJSONError for a block that is not an object."""
     content = rawjson.members(entry).get("content", b"[]")
     return [(raw, _BLOCK.read(raw)) for raw in rawjson.items(content)] if content.startswith(b"[") else []
 
@@ -254,7 +254,7 @@ def _listed(raws: Iterable[bytes]) -> bytes:
 
 
 def _with_content(entry: bytes, pairs: Sequence[_Pair]) -> bytes:
-    """The message with other blocks; b"" if there are none."""
+    """The message with other blocks; b"" without blocks."""
     return rawjson.replaced(entry, {"content": _listed(raw for raw, _ in pairs)}) if pairs else b""
 
 
@@ -330,14 +330,14 @@ def _stop(finish: str) -> Literal["end", "length", "refusal", "pause"]:
         return "length"
     if finish in _PAUSES:
         return "pause"
-    return "refusal" if finish in _REFUSALS else "end"  # any other word, or none, means "end"
+    return "refusal" if finish in _REFUSALS else "end"  # any other word, or no word, means "end"
 
 
 def _same(new: Sequence[_Pair], old: Sequence[_Pair]) -> bool:
     return len(new) == len(old) and all(one[0] is other[0] for one, other in zip(new, old, strict=True))
 
 
-# ------------------------------------------------------------------------------------ what is stored
+# ------------------------------------------------------------------------------------ the stored form
 
 
 def _stored(pairs: Sequence[_Pair], seed: bytes) -> tuple[list[_Pair], tuple[ToolCall, ...], bool]:
@@ -491,7 +491,7 @@ def without_calls(reply: Reply) -> Reply:
 
 
 def _filtered(entry: bytes, keeps: Callable[[bytes, _Block], bool]) -> bytes:
-    """The message without some blocks; itself if all stay, b"" if nothing can be sent."""
+    """The message without some blocks; the same bytes if all stay, b"" if nothing can be sent."""
     pairs = _read(entry)
     kept = [pair for pair in pairs if keeps(*pair)]
     return entry if len(kept) == len(pairs) else _with_content(entry, _sendable(kept))
@@ -514,7 +514,7 @@ def unsigned(entries: Sequence[bytes]) -> list[bytes]:
 
 
 def settled(entries: Sequence[bytes]) -> list[bytes]:
-    """A reply's entries without the calls of hosted tools whose result is in none of them."""
+    """A reply's entries without the calls of hosted tools that have no result in the reply."""
     if not any(mark in entry for mark in _MAY_BE_HOSTED for entry in entries):
         return list(entries)
     answered = {block.tool_use_id for entry in entries for _, block in _read(entry)}
@@ -525,7 +525,7 @@ def settled(entries: Sequence[bytes]) -> list[bytes]:
 
 
 def marks(entries: Sequence[bytes]) -> dict[str, tuple[str, int]]:
-    """What a history with these entries asks of later requests, in the form of `Reply.carried`."""
+    """Values that later requests with these entries must contain, in the form of `Reply.carried`."""
     blocks = (block for entry in entries for _, block in _read(entry))
     return marks_of((block.type, block.name) for block in blocks)
 

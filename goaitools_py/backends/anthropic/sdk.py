@@ -1,7 +1,7 @@
 """Uses the official `anthropic` client and its variants for clouds.
 
 Owns: which clients can be used, how one is made, the headers of a request, and the client's exceptions.
-Must never know: how a body is sent, or what it holds.
+Must never know: how a body is sent, or its content.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _GOOGLE = "claude.googleapis.com"
 _UNRESOLVED = "Could not resolve"
 """The beginnings of the `TypeError` and `RuntimeError` texts that mean "no credentials"."""
 _SIGNING_ERRORS = (("botocore.exceptions", "BotoCoreError"), ("google.auth.exceptions", "GoogleAuthError"))
-"""The exceptions of the clouds' sign-in libraries, for those that are imported."""
+"""The exceptions of the clouds' sign-in libraries, if these are imported."""
 
 _Client = TypeVar("_Client", anthropic.Anthropic, anthropic.AsyncAnthropic)
 
@@ -123,7 +123,7 @@ class _Anthropic(Generic[_Client]):
             headers[_BETAS] = betas
         key = getattr(client, "api_key", None)
         # The SDK sends the key as a bearer token. Compatible servers may know the older
-        # `x-api-key` only; none gets a key in it that the SDK would not have sent there anyway.
+        # `x-api-key` only; they get no key in it that the SDK would not have sent there anyway.
         is_bearer = key and standing.get("authorization") == f"Bearer {key}"
         if is_bearer and "x-api-key" not in standing and self.family(client) not in _OWN:
             headers.setdefault("x-api-key", str(key))
@@ -183,7 +183,7 @@ def _has_credentials(client: anthropic.Anthropic | anthropic.AsyncAnthropic) -> 
 
 
 def _merged(*lists: object) -> str:
-    """Join comma-separated lists, each name once. A value that is not text adds nothing."""
+    """Join comma-separated lists, each name once. Values that are not text are skipped."""
     return ",".join(dict.fromkeys(_names(lists)))
 
 

@@ -1,7 +1,7 @@
 """Changes to the sent copy of an Anthropic history. The stored history does not have them.
 
 Owns: cache marks, the user's message before an assistant's message that would be the first, system messages
-for models that take none at their position, and whether a running tool loop began without thinking.
+for models that do not take them at their position, and whether a running tool loop began without thinking.
 Must never know: a request's other members, or where an entry came from.
 """
 
@@ -60,10 +60,10 @@ def opened(history: Sequence[bytes]) -> Sequence[bytes]:
 
 
 def began_unthinking(history: Sequence[bytes]) -> bool:
-    """True if results of calls are waiting for a reply, and the answer that they belong to does not begin
-    with thinking. An answer goes on over all its calls, until a user says something.
+    """True if results of calls wait for a reply, and their answer does not begin with thinking. An answer
+    goes on over all its calls, until a user's message.
 
-    Only the end of the history is read, as far back as that answer began.
+    Only the end of the history is read, back to the beginning of that answer.
     """
     began: bytes | None = None
     has_results = False
@@ -82,7 +82,7 @@ def began_unthinking(history: Sequence[bytes]) -> bool:
 
 
 def _backwards(history: Sequence[bytes]) -> Iterator[bytes]:
-    """The entries from the last to the first. None is read before it is asked for."""
+    """The entries from the last to the first. An entry is read only when it is asked for."""
     for piece in reversed(history):
         whole = bytes(piece)
         end = len(whole)
@@ -103,7 +103,7 @@ def placed(history: Sequence[bytes], *, natively: bool) -> Sequence[bytes]:
 
     A model that takes system messages takes one directly after a user's message and before a reply or the
     end: "accepts role: system messages immediately after a user turn"; all recorded requests are like that.
-    Any other becomes a user's message with a block. The form of a message does not change when the history
+    Others become a user's message with a block. The form of a message does not change when the history
     grows.
 
     Args:

@@ -1,6 +1,6 @@
 """Assembles a streamed Anthropic message: chunks of bytes become deltas and, at the end, one response.
 
-Owns: how the pieces of content blocks are joined. Must never know: what of the response is stored.
+Owns: how the pieces of content blocks are joined. Must never know: the stored form of the response.
 
 A block has the members of its ``content_block_start``, in the same order and with the same bytes, except for
 the members that grew. Strings are joined code point by code point. The JSON of an input stays as the model
@@ -35,7 +35,7 @@ __all__ = ["AnthropicDecoder"]
 _INTERRUPTED: Final = Fault(kind="interrupted", retryable=True)
 
 _KNOWN: Final = frozenset({b'"text"', b'"thinking"', b'"tool_use"', b'"server_tool_use"', b'"mcp_tool_use"'})
-"""Types of blocks whose kinds of deltas are all known. Other members of their deltas are not stored."""
+"""Types of blocks with a closed list of delta kinds. Other members of their deltas are not stored."""
 
 _Object = dict[str, msgspec.Raw]
 _NULL: Final = msgspec.Raw(b"null")
@@ -136,7 +136,7 @@ class AnthropicDecoder:
         return deltas
 
     def end(self) -> list[Delta]:
-        """Take what the end of the stream completes: a last event without its blank line.
+        """Complete a last event that ends without its blank line.
 
         Raises:
             ProtocolFault: As `feed`.
@@ -145,7 +145,7 @@ class AnthropicDecoder:
 
     @property
     def has_begun(self) -> bool:
-        """True if a part of the reply has come: text, or a block of any other kind."""
+        """True if a part of the reply has come: text, or a block of another kind."""
         return any(block.type != b'"text"' or block.text() for block in self._blocks.values())
 
     def finish(self) -> Reply:
@@ -244,7 +244,7 @@ class AnthropicDecoder:
             self.is_done = True
         elif event.type == "error" or event.error != _NULL:
             raise self._fault("the provider broke the stream off", rawjson.loads(bytes(event.error)))
-        # "ping" says nothing, and of a type that is unknown nothing is known
+        # skip "ping", which has no content, and unknown types
 
     def _block(self, event: _RawEvent) -> _Block:
         block = self._blocks.get(-1 if event.index is None else event.index)
@@ -283,7 +283,7 @@ class AnthropicDecoder:
         return ProtocolFault(problem, replace(_INTERRUPTED, code=finding.fault.code))
 
 
-# ----------------------------------------------------------------------------------- what grows
+# ------------------------------------------------------------------------------- growing blocks
 
 
 class _Block:
@@ -299,7 +299,7 @@ class _Block:
         self._pieces: dict[str, list[bytes]] = {}
 
     def grow(self, key: str, text: str) -> str:
-        """Add text to a string member; return what was added."""
+        """Add text to a string member; return the added text."""
         pieces = self._texts.get(key)
         if pieces is None:
             before = "" if key == "input" else self._string(key)
@@ -309,7 +309,7 @@ class _Block:
         return text
 
     def append(self, key: str, value: msgspec.Raw) -> None:
-        """Add an element to a list member; a member that is no list becomes one."""
+        """Add an element to a list member; a member that is not a list becomes one."""
         known = self._lists.get(key)
         if known is None:
             before = self._members.setdefault(key, b"[]")
@@ -321,7 +321,7 @@ class _Block:
         self._members |= {key: bytes(raw) for key, raw in members.items()}
 
     def grow_unknown(self, key: str, raw: msgspec.Raw) -> None:
-        """Take a member of an unknown delta; `wire.growing` says how such pieces are joined."""
+        """Take a member of an unknown delta; `wire.growing` joins these pieces."""
         if raw == _NULL:
             return
         pieces = self._pieces.get(key)
@@ -330,7 +330,7 @@ class _Block:
         pieces.append(bytes(raw))
 
     def text(self) -> str:
-        """The text so far of a text block; "" for any other."""
+        """The text so far of a text block; "" for another kind of block."""
         if self.type != b'"text"':
             return ""
         pieces = self._texts.get("text")
@@ -353,7 +353,7 @@ class _Block:
 
 
 def _input(text: str, start: bytes) -> bytes:
-    """An input as the model wrote it. Text that is no JSON object becomes a string, so that it stays text."""
+    """An input as the model wrote it. Text that is not a JSON object becomes a string: it stays text."""
     text = plain(text)
     if not text.strip():
         return start

@@ -1,11 +1,11 @@
 """Calls of Anthropic's client toolsets (``computer``, ``browser``), and the blocks that answer them.
 
-Owns: which calls are of a toolset, and the shape of their results. Must never know: a reply, a turn.
+Owns: which calls belong to a toolset, and the shape of their results. Must never know: a reply, a turn.
 
 One entry in `tools` declares a whole family, such as ``{"type": "computer_toolset_20260801"}``, and has no
 name. The model calls its members: the `name` of the ``tool_use`` is the member (``left_click``), its
-`toolset_name` the family (``computer``). A member's name is not reserved, so a tool of the caller's own may
-have it too. The ``tool_result`` repeats the `toolset_name`: "`toolset_name` is required on a member result
+`toolset_name` the family (``computer``). A member's name is not reserved, so a caller's tool may have it,
+too. The ``tool_result`` repeats the `toolset_name`: "`toolset_name` is required on a member result
 (the API rejects a mismatch)" (anthropic 2.13, lib/tools/_toolsets/_runnable.py; platform.claude.com/docs,
 agents-and-tools/tool-use/computer-use-tool).
 """
@@ -41,7 +41,7 @@ def output_block(call: ToolCall, value: Any, *, is_error: bool) -> dict[str, Any
         is_error: The call failed.
 
     Raises:
-        ValueError: The value has another shape; the text says what is expected.
+        ValueError: The value has another shape; the text names the expected one.
     """
     named = {"type": "tool_result", "tool_use_id": call.id, "toolset_name": call.name}
     if isinstance(value, Mapping):
@@ -97,8 +97,8 @@ def _safe(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def result_block(result: ToolResult) -> dict[str, Any]:
-    """The block of a stored result: the one that `output_block` made. A text that replaces a result ("This
-    tool was not run.") becomes a valid block."""
+    """The block of a stored result, as `output_block` made it. A text that replaces a result ("This tool was
+    not run.") becomes a valid block."""
     named = {"tool_use_id": result.call_id, "toolset_name": result.name}
     made = _made(result.parts)
     if made is None:

@@ -1,6 +1,6 @@
 """Writes neutral messages, results and tools in the shapes of Anthropic's API.
 
-Owns: the shape of what a caller wrote. Must never know: a model's replies, a request.
+Owns: the shape of a caller's messages. Must never know: a model's replies, a request.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def message(one: Message, *, knows_system: bool) -> dict[str, Any]:
         knows_system: True: a system message stays one. False: it becomes a user's message with a block.
 
     Raises:
-        ValueError: The message holds something that this provider API does not take.
+        ValueError: The message holds a part that this provider API does not take.
     """
     if one.is_event:
         block = event_block(one.text, topic=one.topic, id=one.event_id)
@@ -50,11 +50,11 @@ def message(one: Message, *, knows_system: bool) -> dict[str, Any]:
 def tool_result(call_id: str, parts: Sequence[Part], *, is_error: bool = False) -> dict[str, Any]:
     """Write one result. A part that this provider API does not take becomes a line of text that says so.
 
-    A result that is marked as an error holds text, and nothing else: "all content must be type `text` if
-    `is_error` is true" and "content cannot be empty if `is_error` is true" (Anthropic's API, 400; the second
-    in anthropic 2.13, lib/tools/_toolsets/_runnable.py, too). So an empty one says that it is empty, and one
-    with a picture or a document says in words that it is an error, for the picture is worth more to a model
-    than the mark.
+    A result that is marked as an error holds only text: "all content must be type `text` if `is_error` is
+    true" and "content cannot be empty if `is_error` is true" (Anthropic's API, 400; the second in anthropic
+    2.13, lib/tools/_toolsets/_runnable.py, too). So an empty error gets a text that says so. An error with a
+    picture or a document gets a text instead of the mark, because the picture is worth more to a model than
+    the mark.
     """
     result: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id}
     content = _blocks(map(_carriable, parts), user_text)
@@ -63,7 +63,7 @@ def tool_result(call_id: str, parts: Sequence[Part], *, is_error: bool = False) 
         content = content or [text(_EMPTY_ERROR)]
     elif is_error:
         content = [text(_ERROR), *content]
-    # Any other empty result has no content, because an empty text block would be refused.
+    # Every other empty result has no content, because an empty text block would be refused.
     if content:
         result["content"] = content
     return result

@@ -1,4 +1,4 @@
-"""What all provider APIs share on the way to a server: one exchange, its faults, its stream, its connections.
+"""HTTP to a server, for all provider APIs: one exchange, its faults, its stream, its connections.
 
-Owns: HTTP as this package uses it. Must never know: what a body says.
+Owns: HTTP as this package uses it. Must never know: the content of a body.
 """

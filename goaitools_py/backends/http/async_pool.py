@@ -24,7 +24,7 @@ otherwise each burst of requests would begin with handshakes."""
 
 _MAX_SHARDS: Final = 32
 _BUSY: Final = 8
-"""If each pool has so many requests, a further pool is made, up to 32."""
+"""Requests in a pool. If each pool has as many, a further pool is made, up to 32."""
 
 
 class ShardedTransport(httpx2.AsyncBaseTransport):

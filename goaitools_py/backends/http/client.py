@@ -20,7 +20,7 @@ def async_http_client(**options: Any) -> httpx2.AsyncClient:
     The SDKs' default pool looks at every open connection for every request. With 512 chats at the same time
     that costs more than the rest of a turn. If aiohttp is installed (the extra ``goaitools-py[aiohttp]``),
     the result is the SDKs' own client over aiohttp, which is the cheapest. Otherwise it is one that spreads
-    requests over many small pools; backends use such a client by default.
+    requests over many small pools; backends use that kind of client by default.
 
     Args:
         options: Anything that `httpx2.AsyncClient` takes, such as ``proxy``, ``verify``, ``limits`` or
@@ -44,7 +44,7 @@ def async_http_client(**options: Any) -> httpx2.AsyncClient:
         from .async_pool import ShardedClient
 
         return ShardedClient(**options)
-    # Both SDKs have such a class. Take it from the SDK that is imported already.
+    # Both SDKs have a client over aiohttp. Take it from the SDK that is imported already.
     if "anthropic" in sys.modules and "openai" not in sys.modules:
         from anthropic import DefaultAioHttpClient
     else:

@@ -67,7 +67,7 @@ class ClientOfProcess(Generic[C]):
         """The client for a request.
 
         Raises:
-            BackendError: It was used before a fork, and no other one can be made (kind "forked").
+            BackendError: It was used before a fork, and a new one cannot be made (kind "forked").
         """
         held = self._held.get()
         held.was_used = True
@@ -75,8 +75,8 @@ class ClientOfProcess(Generic[C]):
         return self._anew(held) if client is None else client
 
     def pop(self) -> C | None:
-        """Forget this process's client, so that the next use makes another one. None if there is none to
-        forget, or if no other can be made."""
+        """Forget this process's client, so that the next use makes another one. None if this process has no
+        client, or if no other can be made."""
         held = self._held.peek()
         if held is None or self._make is None:
             return None
@@ -130,19 +130,19 @@ class ClientsOfLoops(Generic[C]):
             return loops.clients[loop]
 
     def is_ready(self) -> bool:
-        """True if `get` has a client, and need not make one."""
+        """True if `get` does not have to make a client."""
         loop, loops = asyncio.get_running_loop(), self._loops.get()
         with loops.lock:
             return loop in loops.clients or loops.spare is not None
 
     def keep(self, client: C) -> None:
-        """Make this the running loop's client, if it has none."""
+        """Make this the running loop's client, if it does not have one."""
         loop, loops = asyncio.get_running_loop(), self._loops.get()
         with loops.lock:
             loops.clients.setdefault(loop, client)
 
     def pop(self) -> C | None:
-        """Forget the running loop's client; None if it has none."""
+        """Forget the running loop's client and return it; None without one."""
         loops = self._loops.get()
         with loops.lock:
             return loops.clients.pop(asyncio.get_running_loop(), None)

@@ -47,7 +47,7 @@ _running = threading.local()
 
 @contextlib.contextmanager
 def until(seconds: float | None) -> Iterator[None]:
-    """Inside, what this thread sends over a `DeadlineClient` has to be over after so many seconds."""
+    """Inside, this thread's requests over a `DeadlineClient` must end after so many seconds."""
     _running.end = None if seconds is None else time.monotonic() + seconds
     try:
         yield
@@ -192,8 +192,8 @@ class DeadlineClient(httpx2.Client):
 class _Transport(httpx2.HTTPTransport):
     """An `httpx2.HTTPTransport` over `_Network`.
 
-    The pool of a transport has no public name. If a later `httpx2` has none under this name, `is_exact` is
-    False, and the transport works without deadlines.
+    The pool of a transport has no public name. If a later `httpx2` does not have it under this name,
+    `is_exact` is False, and the transport works without deadlines.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """An open HTTP response, read chunk by chunk, and its failures.
 
 Owns: the two exchanges, a request's timeouts, failures of the network as `BackendError`.
-Must never know: an SDK, a provider API, what the bytes mean.
+Must never know: an SDK, a provider API, the meaning of the bytes.
 """
 
 from __future__ import annotations
@@ -72,11 +72,11 @@ def _either(name: str) -> tuple[type[Any], ...]:
 
 
 def bounded_timeout(own: float | httpx2.Timeout | None, seconds: float | None) -> httpx2.Timeout:
-    """The client's own timeouts, none of them longer than `seconds`.
+    """The client's own timeouts, each at most `seconds`.
 
     Args:
         own: A number of seconds, None for no limit, or a `Timeout` of either httpx generation.
-        seconds: What is left for the call, or None without a limit.
+        seconds: The time left for the call, or None without a limit.
     """
     limits = httpx2.Timeout(own) if own is None or isinstance(own, (int, float)) else own
     phases = limits.as_dict()
@@ -151,11 +151,11 @@ class HttpExchange(_OfProcess):
             raise _interruption(self._response, error) from None
 
     def interrupt(self) -> None:
-        """End a `read` that waits in another thread: it fails, or returns what has come.
+        """End a `read` that waits in another thread: it fails, or returns the bytes that have come.
 
-        The socket is shut down and not closed: to close it does not wake the reader, and its number may be
-        that of another file a moment later. Over HTTP/2 other requests share the socket, so it is left
-        alone. There the read ends with the next bytes, or when its time is over.
+        The socket is shut down and not closed: closing does not wake the reader, and another file may get
+        its number a moment later. Over HTTP/2 other requests share the socket, so it is left alone. There
+        the read ends with the next bytes, or when its time is over.
         """
         stream = self._response.extensions.get("network_stream")
         if self._process is not this_process():
@@ -169,7 +169,7 @@ class HttpExchange(_OfProcess):
                 socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Give the connection back. What was not read is lost. It may be called twice."""
+        """Give the connection back. Unread bytes are lost. It may be called twice."""
         if self._process is not this_process():
             return
         try:

@@ -1,4 +1,4 @@
-"""What an exception of an SDK means: a redirect that is followed, or a `BackendError`.
+"""Classifies an exception of an SDK: a redirect that is followed, or a `BackendError`.
 
 Owns: an SDK's exceptions as `BackendError`. Must never know: which SDK it is, how often to retry.
 """
@@ -23,8 +23,8 @@ _Client = TypeVar("_Client", bound=SdkClient)
 def redirected(
     sdk: Sdk[_Client], client: _Client, error: Exception, given: dict[str, Any], hop: int
 ) -> tuple[Callable[..., Any], dict[str, Any]]:
-    """How a request goes on after an error that is a redirect within its origin: the method that sends it,
-    and its arguments. For any other error, raises what it means. Called while the error is handled."""
+    """Follow a redirect within the origin: return the method that sends the request, and its arguments. Any
+    other error is raised in its final form. Called while the error is handled."""
     response = _answer_behind(sdk.errors, error)
     try:
         redirect = None if response is None else redirect_of(response)
@@ -41,7 +41,7 @@ def redirected(
 
 
 def _raise_for(sdk: Sdk[_Client], client: _Client, error: Exception) -> NoReturn:
-    """Raise what a failed post means. Called while the error is handled."""
+    """Raise the exception for a failed post. Called while the error is handled."""
     found = _finding(sdk, error, client.base_url.host or "the server")
     if isinstance(found, BackendError):
         if found.status == 401:
@@ -54,7 +54,7 @@ def _raise_for(sdk: Sdk[_Client], client: _Client, error: Exception) -> NoReturn
 
 
 def _finding(sdk: Sdk[Any], error: Exception, host: str) -> Exception:
-    """What a failure means: a `BackendError`, or an exception that is a defect and goes on."""
+    """The exception for a failure: a `BackendError`, or the exception itself if it is a defect."""
     response = _answer_behind(sdk.errors, error)
     if response is not None:
         return BackendError(
@@ -78,13 +78,13 @@ def _finding(sdk: Sdk[Any], error: Exception, host: str) -> Exception:
 
 
 def _answer_behind(errors: SdkErrors, error: Exception) -> httpx2.Response | None:
-    """The error answer behind an exception; None if there is none."""
+    """The error answer behind an exception; None without one."""
     if isinstance(error, errors.base):
         stated = error if isinstance(error, errors.status) else error.__cause__
         known = isinstance(stated, (errors.status, *status_errors()))
         return getattr(stated, "response") if known else None  # noqa: B009 - the classes are values here
-    # If the body of an error answer breaks off, the exception is that of the network, raised while the SDK
-    # handled the status. The status says more than "connection lost".
+    # If the body of an error answer breaks off, the network raises, while the SDK handles the status. The
+    # status says more than "connection lost".
     link: BaseException | None = error
     while link is not None and isinstance(error, wire_errors()):
         if isinstance(link, status_errors()) and (link is error or body_of(link.response) is None):

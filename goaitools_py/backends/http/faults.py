@@ -1,4 +1,4 @@
-"""What an error answer means, the same for every provider API: kind, code, and whether and when to try again.
+"""Classifies error answers of all provider APIs: kind, code, and whether and when to try again.
 
 Owns: status codes, retry headers, and the words by which servers refuse a history that is too long, or signed
 for another conversation. Must never know: a reply, a socket.
@@ -74,7 +74,7 @@ _CODE: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,64}")
 
 
 def http_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
-    """Say what an answer with an error status means. `body` may be anything, such as HTML."""
+    """Classify an answer with an error status. `body` may be anything, such as HTML."""
     try:
         answer = rawjson.loads(body)
     except ValueError:
@@ -87,8 +87,7 @@ def http_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
 
 
 def fault_of_error(error: object) -> Fault:
-    """Say what an error object inside an answer with status 200 means; kind "protocol" for an unknown
-    error."""
+    """Classify an error object inside an answer with status 200; kind "protocol" for an unknown error."""
     status = _inner_status(error)
     if status is None and _refuses_content(error):
         status = 400
@@ -112,7 +111,7 @@ def classify(status: int, error: object, headers: Mapping[str, str]) -> Fault:
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds that the server asks to wait, or None. `headers` have lower-case names.
 
-    A date counts only together with the answer's own ``Date``: no rule here reads a clock.
+    A date counts only together with the answer's own ``Date``, because this module never reads a clock.
     """
     if (seconds := _number(headers.get("retry-after-ms"))) is not None:
         return seconds / 1000
@@ -151,10 +150,10 @@ def _kind(status: int, error: object) -> FaultKind:
 
 
 _ABOUT_KEY: Final = frozenset({401, 402, 403, 407})
-"""The key, the money behind it, or that of a proxy: only the owner can help."""
+"""The key, its credit, or a proxy's credentials: only the owner can help."""
 
 _KEY_STATUSES: Final = frozenset({400, 422})
-"""Statuses that mean the request, and with which some servers refuse a key."""
+"""Statuses about the request. Some servers refuse a key with them."""
 
 _KEY_CODES: Final = frozenset(
     {"API_KEY_INVALID", "InvalidApiKey", "authentication_error", "invalid_api_key", "unauthorized"}
@@ -170,7 +169,7 @@ _KEY_WORDS: Final = re.compile(
 
 
 def _refuses_key(error: object) -> bool:
-    """True for an error about the key under a status that says something else."""
+    """True for an error about the key with a status that has another meaning."""
     names = _names(error)
     details = error.get("details") if isinstance(error, dict) else None
     for one in details if isinstance(details, list) else ():
@@ -197,7 +196,7 @@ _LONGEST_TEXT: Final = 4096
 
 
 def _plain_text(body: bytes) -> str | None:
-    """The text of a body that is no JSON; None for a page, or for anything long."""
+    """The text of a body that is not JSON; None for a page, or for a long body."""
     if len(body) > _LONGEST_TEXT or body.lstrip()[:1] in (b"<", b"{", b"[", b""):
         return None
     return body.decode("utf-8", "replace")
@@ -210,10 +209,10 @@ def _names(error: object) -> set[str]:
 
 
 def _code(error: object) -> str:
-    """The name of the error that says most. Never its text, which may quote the request."""
+    """The most exact name of the error. Never its text, because that may quote the request."""
     if not isinstance(error, dict):
         return ""
-    details = error.get("details")  # Anthropic: what an `invalid_request_error` is about
+    details = error.get("details")  # Anthropic: the subject of an `invalid_request_error`
     inner = details.get("error_code") if isinstance(details, dict) else None
     values = [error.get("code"), inner, error.get("type")]
     values.sort(key=lambda value: not isinstance(value, str))
@@ -224,12 +223,12 @@ def _code(error: object) -> str:
 
 
 def _words(error: object) -> str:
-    """What the server says itself: the only text that is searched for words with a meaning."""
+    """The server's own text, without quotations. Only this text is searched for words with a meaning."""
     if isinstance(error, str):
         return own_words(error)
     if not isinstance(error, dict):
         return ""
-    metadata = error.get("metadata")  # OpenRouter: what the provider behind it said
+    metadata = error.get("metadata")  # OpenRouter: the text of the provider behind it
     raw = metadata.get("raw") if isinstance(metadata, dict) else None
     said = (error.get("message"), error.get("detail"), raw)
     return "\n".join(own_words(words) for words in said if isinstance(words, str))

@@ -1,10 +1,10 @@
 """Remembers the heads of posts: everything of a request except its bytes.
 
 Owns: the heads, and when one is sure enough to be used again.
-Must never know: an SDK, a provider, how a request is sent, what the bytes mean.
+Must never know: an SDK, a provider, how a request is sent, the meaning of the bytes.
 
-An SDK merges layers of headers and parses the address for each post, but posts differ in little except their
-bytes. So a head is kept if two posts in a row had the same one, and both were made from the same inputs
+An SDK merges layers of headers and parses the address for each post, but most posts differ only in their
+bytes. So a head is kept if two posts in a row had the same head, and both were made from the same inputs
 ("wishes" in the code).
 """
 
@@ -37,7 +37,7 @@ class Head(NamedTuple):
     timed: tuple[str, ...]
     """The names of headers that tell how long the client waits for the next bytes."""
     extensions: dict[str, Any]
-    """What the transport is told besides the timeouts."""
+    """Options for the transport besides the timeouts."""
     how: dict[str, Any]
     """The arguments of the HTTP client's `send`."""
 
@@ -45,7 +45,7 @@ class Head(NamedTuple):
         return f"Head({self.url.host!r})"  # and no key
 
     def is_like(self, other: Head) -> bool:
-        """True if both are the same, except for the timeouts that they were taken with."""
+        """True if both are the same, except for their timeouts."""
         return self[1:] == other[1:]
 
     def request(self, content: bytes, limits: Limits, cookies: httpx2.Cookies) -> httpx2.Request:
@@ -71,12 +71,12 @@ class Head(NamedTuple):
 def head_of(
     request: httpx2.Request, content: bytes, cookies: httpx2.Cookies, how: Mapping[str, Any]
 ) -> Head | None:
-    """The head of a request that is about to be sent; None if it is no plain post of these bytes.
+    """The head of a request that is about to be sent; None if it is not a plain post of these bytes.
 
     Args:
         request: Made by an SDK. It is not changed, and may change later.
-        content: The bytes that the SDK was told to post.
-        cookies: Those of the HTTP client.
+        content: The bytes that the SDK was called with.
+        cookies: The HTTP client's cookies.
         how: The arguments of the HTTP client's `send`.
     """
     headers, extensions = httpx2.Headers(request.headers), dict(request.extensions)
@@ -108,11 +108,11 @@ class _Known(NamedTuple):
     is_sure: bool = False
     """True if two requests in a row had this head, so that nothing in it changes with each post."""
     takes_any_limits: bool = False
-    """True if those two had different timeouts, and nothing else changed."""
+    """True if the two requests had different timeouts, and nothing else changed."""
 
 
 class Heads:
-    """The newest heads, by the wishes that they were made from. Threads may share it."""
+    """The newest heads, by their wishes. Threads may share it."""
 
     def __init__(self) -> None:
         self._known: tuple[_Known, ...] = ()
@@ -128,7 +128,7 @@ class Heads:
         return known.head if known.takes_any_limits or known.head.limits == limits else None
 
     def learn(self, wishes: object, head: Head | None) -> None:
-        """Note what a post with these wishes had as its head; None if that cannot be used again."""
+        """Note the head of a post with these wishes; None if it cannot be used again."""
         before = self._find(wishes)
         kept = [known for known in self._known if known is not before]
         if head is not None:

@@ -1,18 +1,18 @@
 """A short way from a post's bytes to the HTTP client, with the request that the SDK would have made.
 
-Owns: when the short way is taken, and what the SDK is told afterwards.
-Must never know: which SDK it is, a provider, what the bytes mean.
+Owns: when the short way is taken, and the outcome that the SDK sees afterwards.
+Must never know: which SDK it is, a provider, the meaning of the bytes.
 
-What an SDK does for each post takes an eighth of a short turn. Here the SDK's client gets a `Tap` as its HTTP
-client, and so each request is seen just before it is sent. Once its head is known (`heads`), new bytes are
+An SDK's own work for each post takes an eighth of a short turn. Here the SDK's client gets a `Tap` as its
+HTTP client. The tap sees each request just before it is sent. Once its head is known (`heads`), new bytes are
 put behind that head, and the real HTTP client sends them: with its own cookies, hooks, authentication,
 proxies and transport. A change of a header, a key, a timeout, an address or a cookie takes effect at once:
 with other wishes the SDK makes the head again.
 
-The SDK still decides what an answer means. If there is no answer, or its status is not 2xx, the SDK posts
-once more, and the tap sends nothing, but hands over what came. So the exception is the SDK's.
+The SDK still interprets the answer. If there is no answer, or its status is not 2xx, the SDK posts
+once more. Then the tap sends nothing, and returns the first outcome. So the exception is the SDK's.
 
-Every name that is used here of an SDK or of `httpx2` is public.
+All names of an SDK or of `httpx2` that are used here are public.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["AsyncLane", "AsyncTap", "Lane", "Standing", "Tap"]
 
 
 class _Post:
-    """What a tap does for one post of an SDK: it sends it and notes its head, or tells what came before."""
+    """One post of an SDK in a tap. The tap sends it and notes its head, or repeats an earlier outcome."""
 
     __slots__ = ("content", "head", "outcome")
 
@@ -69,10 +69,10 @@ class _Nowhere(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
 
 
 class Tap(httpx2.Client):
-    """An HTTP client for an SDK. Another one does everything; this one sees it.
+    """An HTTP client for an SDK. It sees each request, and another client does the work.
 
     Args:
-        http_client: The other one.
+        http_client: The client that does the work.
     """
 
     def __init__(self, http_client: httpx2.Client) -> None:
@@ -126,15 +126,15 @@ class AsyncTap(httpx2.AsyncClient):
 
 
 class Standing(NamedTuple):
-    """What an SDK's client adds to each post, and its caller may change."""
+    """Values that an SDK's client adds to each post. Its caller may change them."""
 
     headers: Mapping[str, Any] | None
     query: Mapping[str, Any] | None
     log: logging.Logger
-    """The SDK's logger. At level DEBUG it tells of each request, so the SDK makes each."""
+    """The SDK's logger. At level DEBUG it logs each request, so the SDK must make each one itself."""
 
     def wishes(self, path: str, options: Mapping[str, Any], http_client: Any) -> object | None:
-        """Everything that a head is made from and that may change; None if the SDK has to make this post."""
+        """All inputs of a head that may change; None if the SDK has to make this post."""
         if self.log.isEnabledFor(logging.DEBUG):
             return None
         return (
@@ -154,7 +154,7 @@ class Lane:
     Args:
         client: The SDK's client, over a `Tap` of `http_client`.
         http_client: It builds requests as `httpx2` does.
-        standing: What the client adds to each post.
+        standing: The values that the client adds to each post.
     """
 
     def __init__(self, client: Any, http_client: httpx2.Client, standing: Standing) -> None:

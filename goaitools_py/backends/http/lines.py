@@ -1,6 +1,6 @@
 """Makes an SDK's client, and decides how a body is posted with it.
 
-Owns: which HTTP client is used, and whether posts take the lane. Must never know: what a body means.
+Owns: which HTTP client is used, and whether posts take the lane. Must never know: the meaning of a body.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Line(Generic[_Client]):
 
     Attributes:
         client: The client.
-        http_client: What it sends through; None if the client is the caller's own.
+        http_client: The HTTP client that it sends through; None if the client is the caller's own.
         post: As the client's `post`.
     """
 
@@ -71,10 +71,10 @@ def _made(sdk: Sdk[_Client], options: ClientOptions, http_client: object) -> _Cl
 
 
 def _is_plain(sdk: Sdk[Any], options: ClientOptions, http_client: object) -> bool:
-    """True if posts of a client differ in nothing but what is known here.
+    """True if a client's posts differ only in parts that are known here.
 
-    Code that fetches a key, or signs, may give another one for each request. An option that is not known may
-    do anything.
+    Code that fetches a key, or signs, may give another header for each request. An unknown option may change
+    every part.
     """
     build = getattr(getattr(http_client, "build_request", None), "__func__", None)
     return (
@@ -101,7 +101,7 @@ def _http_client(sdk: Sdk[Any], options: ClientOptions) -> httpx2.Client:
 
 
 def _async_http_client(sdk: Sdk[Any], options: ClientOptions) -> httpx2.AsyncClient:
-    """As `_http_client`. Here alone it is decided which connection pool an event loop gets by default."""
+    """As `_http_client`. Only this function chooses the default connection pool of an event loop."""
     if options.http_client is None:
         return sdk.http_class(**_way_out(sdk, options))  # type: ignore[no-any-return]
     if isinstance(options.http_client, httpx2.AsyncClient):

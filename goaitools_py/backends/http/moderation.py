@@ -1,11 +1,10 @@
 """The words by which servers say that a request is refused for its content, as one table.
 
 Owns: codes and wordings of moderation, each with its source, and wordings about an account that look alike.
-Must never know: a status, a provider API, what is done about it.
+Must never know: a status, a provider API, the reaction to it.
 
-Only answers whose status may mean something else are searched: 402 and 403, which mostly are about money and
-the key. Only the error's own text is searched, without what it quotes (`quoted`). All sources were looked at
-in 2026-11.
+Only answers with status 402 and 403 are searched: these mostly are about money and the key. Only the error's
+own text is searched, without its quotations (`quoted`). All sources were looked at in 2026-11.
 """
 
 from __future__ import annotations
@@ -51,9 +50,9 @@ _ACCOUNT: Final = (
     r"\b(?:(?:account|organi[sz]ation|project|api[ _-]?key)\b.{0,40}|user (?:was|is|has been) )"
     r"\b(?:flagged|disabled|blocked|suspended|banned|deactivated)"  # not "the user message was blocked"
 )
-"""The account is what was blocked: another message would be refused as well. These words count only if they
-come first. What comes after the words of moderation may be the user's, without quotation marks; and a message
-that comes back in vain is sent again, while one that stays blocks the conversation."""
+"""Words for a blocked account: another message would be refused as well. They count only if they come first.
+Words after those of moderation may be the user's, without quotation marks. A message that is given back in
+vain can be sent again, but one that stays blocks the conversation."""
 
 _LONGEST: Final = 8192
 """Characters of a text that are searched."""
@@ -62,12 +61,12 @@ _pattern = cache(re.compile)
 
 
 def is_moderation(error: object, names: Collection[str], words: str) -> bool:
-    """Tell whether an error refuses what a request says.
+    """Tell whether an error refuses the content of a request.
 
     Args:
         error: The error object of the answer.
         names: Its codes and types.
-        words: Its text, without what it quotes.
+        words: Its text, without quotations.
     """
     metadata: Any = error.get("metadata") if isinstance(error, dict) else None
     if isinstance(metadata, dict) and any(metadata.get(name) for name in _MEMBERS):

@@ -1,12 +1,12 @@
 """The words by which servers say that a history does not fit into a model's context, as one table.
 
 Owns: their codes and wordings, each with its source, and wordings that look alike but mean something else.
-Must never know: a status, a provider API, what is done about it.
+Must never know: a status, a provider API, the reaction to it.
 
-A wording is searched in the error's own text only, in upper or lower case. Two things are no overflow: a
+A wording is searched in the error's own text only, in upper or lower case. Two errors are not an overflow: a
 `max_tokens` that is too large by itself, because a shorter history would not help; and a limit of tokens per
 minute, because waiting helps. All sources were looked at in 2026-11; "table" is the list of
-`earendil-works/pi`, packages/ai/src/utils/overflow.ts at commit 17c253c, whose maintainers send overlong
+`earendil-works/pi`, packages/ai/src/utils/overflow.ts at commit 17c253c; its maintainers send overlong
 requests to the servers.
 """
 

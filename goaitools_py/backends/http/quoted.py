@@ -1,9 +1,9 @@
-"""The server's own words in the text of an error, without those that it quotes.
+"""The server's own words in the text of an error, without quotations.
 
-Owns: where a quotation begins and ends. Must never know: what the words mean.
+Owns: where a quotation begins and ends. Must never know: the meaning of the words.
 
 A server may quote the message that it refuses. A user who writes "prompt is too long" or "your account is
-blocked" must not decide what the error means. So a quotation with a space in it is left out. Two kinds stay:
+blocked" must not decide the kind of the error. So a quotation with a space in it is left out. Two kinds stay:
 a name in quotation marks, such as a field or a model, and the words of a server behind a gateway, which stand
 in a ``"message"`` of their own.
 """
@@ -20,19 +20,20 @@ _LONGEST: Final = 65_536
 
 _MARK: Final = re.compile(r"(\\*)([\"'`“”«»])")
 _CLOSING: Final = {'"': '"', "'": "'", "`": "`", "“": "”", "«": "»"}
-"""By the mark that begins a quotation: the one that ends it."""
+"""The mark that ends a quotation, by the mark that begins it."""
 
 _ALSO_ALONE: Final = "'`"
-"""Marks that may stand without a second one, such as an apostrophe. A text after any other one is cut off."""
+"""Marks that may stand without a second mark, such as an apostrophe. A text after another single mark is cut
+off."""
 
 _SERVERS: Final = re.compile(r"\\*[\"'](?:message|detail|error|msg)\\*[\"']\s*:\s*$")
-"""What stands before the words of a server behind a gateway: the name of a member, in quotation marks."""
+"""The beginning of the words of a server behind a gateway: the name of a member, in quotation marks."""
 
 _SPACE: Final = re.compile(r"\s")
 
 
 def own_words(text: str, *, depth: int = 3) -> str:
-    """Leave out what a text quotes. `depth`: how many errors inside of errors are read."""
+    """Leave out the quotations of a text. `depth`: how many errors inside of errors are read."""
     text = text[:_LONGEST].strip()
     marks = list(_MARK.finditer(text))
     alone: set[tuple[str, str]] = set()
@@ -47,7 +48,7 @@ def own_words(text: str, *, depth: int = 3) -> str:
         wanted = (mark[1], _CLOSING[mark[2]])
         last = next((k for k in range(index, len(marks)) if _ends(text, marks[k], wanted)), None)
         if last is None and mark[2] in _ALSO_ALONE:
-            alone.add(kind)  # so that a text of many such marks is not read once for each
+            alone.add(kind)  # so that a text of many marks is not read once for each
             continue
         start, end = mark.start(), len(text) if last is None else marks[last].end()
         inner = text[mark.end() : end if last is None else marks[last].start()]

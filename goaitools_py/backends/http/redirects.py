@@ -1,4 +1,4 @@
-"""Where a redirect leads, and whether a request may follow it.
+"""Reads the target of a redirect, and decides whether a request may follow it.
 
 Owns: statuses and origins of redirects. Must never know: an SDK, how a request is sent.
 
@@ -43,7 +43,7 @@ class Redirect(NamedTuple):
 
 
 def redirect_of(response: Any) -> Redirect | None:
-    """Where an answer redirects its request to; None if it is no redirect.
+    """The target of a redirect; None if the answer is not a redirect.
 
     Args:
         response: A response of `httpx` or `httpx2` that was not followed.

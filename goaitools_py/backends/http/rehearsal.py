@@ -1,6 +1,6 @@
 """One post to a server in this process, so that the first real post finds everything imported.
 
-Owns: that server, and the event loop that both run on. Must never know: which SDK it is, what a body means.
+Owns: that server, and the event loop that both run on. Must never know: which SDK it is, or a body's content.
 
 With their first request both SDKs import more of themselves and look at the platform. With its first
 connection the HTTP client imports its event loop. Together this takes tens of milliseconds.
@@ -20,7 +20,7 @@ _ANSWER = (
 
 
 def rehearse(post: Callable[[str], Awaitable[object]]) -> None:
-    """Run `post` once with the address of a server on the loopback. Without a loopback nothing happens.
+    """Run `post` once with the address of a server on the loopback. Without a loopback it does nothing.
 
     It starts an event loop. Where one runs already, call it in another thread.
     """

@@ -1,6 +1,6 @@
-"""What an edge needs to know of an SDK and of its clients.
+"""Describes an SDK and its clients for an edge.
 
-Owns: the shape of that knowledge, and the options of a connection. Must never know: how a body is sent.
+Owns: the `Sdk` protocol, and the options of a connection. Must never know: how a body is sent.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["ClientOptions", "Sdk", "SdkClient", "SdkErrors", "refuse_options"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientOptions:
-    """How to reach the server. For what is None or missing, the SDK and its environment variables decide."""
+    """How to reach the server. The SDK and its environment variables give values that are None or missing."""
 
     client: object = None
     http_client: object = None
@@ -83,12 +83,12 @@ class Sdk(Protocol[_Client]):
 
     @property
     def base_url_variable(self) -> str:
-        """The environment variable with the base URL, for the SDK to use if none is given."""
+        """The environment variable with the base URL, which the SDK reads if no URL is given."""
         ...
 
     @property
     def key_variable(self) -> str:
-        """The environment variable with the key, for the SDK to use if none is given."""
+        """The environment variable with the key, which the SDK reads if no key is given."""
         ...
 
     def checked(self, options: ClientOptions) -> _Client:
@@ -100,7 +100,7 @@ class Sdk(Protocol[_Client]):
         ...
 
     def family(self, client: _Client) -> str:
-        """The company whose server a client talks to."""
+        """The company that runs the client's server."""
         ...
 
     def headers(self, client: _Client, request: ModelRequest) -> Mapping[str, str]:
@@ -108,7 +108,7 @@ class Sdk(Protocol[_Client]):
         ...
 
     def lacks_credentials(self, error: Exception) -> bool:
-        """True for a failure without an answer of the server that says that there are no credentials."""
+        """True for a failure before the server answered, because credentials are missing."""
         ...
 
     def refused(self, client: _Client) -> None:

@@ -1,7 +1,7 @@
 """Posts bodies through an official SDK, sync and async.
 
 Owns: the life of an SDK's clients, one post, and its deadline.
-Must never know: which SDK it is (an `Sdk` says), what is inside a body, how often to retry.
+Must never know: which SDK it is (an `Sdk` says), the content of a body, how often to retry.
 
 Bodies are sent as ``content=`` bytes. So an SDK's credentials, headers, connection pool and error classes are
 used, but not its typed requests, which walk through every message of the history on every call.
@@ -32,7 +32,7 @@ __all__ = ["AsyncSdkEdge", "SdkEdge"]
 _Client = TypeVar("_Client", bound=SdkClient)
 
 _UNREAD = {"X-Stainless-Raw-Response": "stream"}
-"""The header by which `with_streaming_response` of both SDKs asks for a response whose body is not read."""
+"""The header by which `with_streaming_response` of both SDKs asks for a response with an unread body."""
 
 _REHEARSAL_SECONDS = 5.0
 """How long the post of a warm-up may take."""
@@ -42,9 +42,9 @@ _REHEARSAL_SECONDS = 5.0
 
 
 def _address(client: SdkClient, options: ClientOptions) -> str:
-    """What stands before a request's path. For a client that was made here it is the whole address: so the
-    SDK need not build one for each request. For a caller's own client it is empty, because that may look at
-    the path, or move to another address.
+    """The address before a request's path. For a client that was made here it is the whole address, so the
+    SDK need not build one for each request. For a caller's own client it is empty, because that client may
+    look at the path, or move to another address.
     """
     return str(client.base_url).rstrip("/") if options.client is None else ""
 
@@ -180,7 +180,7 @@ class AsyncSdkEdge(Generic[_Client]):
         await asyncio.to_thread(rehearse, self._rehearsed)
 
     async def _rehearsed(self, root: str) -> None:
-        # A client of its own: a caller's hooks and credentials are for real requests.
+        # A separate client: a caller's hooks and credentials are for real requests.
         http_client = self._sdk.http_class(trust_env=False)
         options = ClientOptions(http_client=http_client, base_url=root, api_key="none")
         line = async_line(self._sdk, options)

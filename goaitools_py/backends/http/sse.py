@@ -1,7 +1,7 @@
 """Splits the bytes of an event stream into the data of its events.
 
 Owns: line ends, comments and the ends of events in ``text/event-stream``.
-Must never know: a provider, what an event means.
+Must never know: a provider, the meaning of an event.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BOM: Final = b"\xef\xbb\xbf"
 
 
 class EventTooLongError(ValueError):
-    """An event is larger than a splitter may hold, or a line that has not ended is."""
+    """An event, or an unfinished line, is larger than a splitter may hold."""
 
 
 class EventSplitter:
@@ -32,12 +32,12 @@ class EventSplitter:
     Only the data of an event counts. The fields ``event``, ``id`` and ``retry`` are skipped, because servers
     of these provider APIs do not set them reliably.
 
-    It is more patient than the standard in two places, because servers and proxies leave blank lines out. Two
+    It is more tolerant than the standard in two places, as servers and proxies leave blank lines out. Two
     ``data`` lines are two events if the first is a JSON object and the second begins as JSON. And `has_rest`
-    tells of a last event without its blank line that is whole JSON. Any other one counts as cut off.
+    reports a last event without its blank line that is whole JSON. Another last event counts as cut off.
 
     Args:
-        limit: How many bytes an event may have. As many are held while it is not complete.
+        limit: The largest number of bytes in an event, and in the buffer of an incomplete one.
     """
 
     __slots__ = ("_at_start", "_cr_before", "_data", "_data_size", "_limit", "_line", "_line_size")
@@ -119,7 +119,7 @@ class EventSplitter:
 
     @property
     def has_rest(self) -> bool:
-        """True if a last event stands without its blank line, and is whole: if the stream ends here, feed it
+        """True if a last event is whole but lacks its blank line: if the stream ends here, feed it
         that line."""
         data = list(self._data)
         line = b"".join(self._line)

@@ -1,11 +1,11 @@
 """A bridge that lets an SDK built on `httpx2` send through a caller's classic `httpx` client.
 
 Owns: the way of a request to `httpx`, of its response back, and of errors from one library to the other.
-Must never know: an SDK, a provider, what the bytes mean.
+Must never know: an SDK, a provider, the meaning of the bytes.
 
 Both SDKs use `httpx2` today, but many callers have their proxies, mounts, authentication and event hooks on
 `httpx` clients, and so have test tools such as `respx`. The bridge is an `httpx2` transport that sends
-through such a client, with that client's configuration. It streams the body, and does not collect it.
+through an `httpx` client, with that client's configuration. It streams the body, and does not collect it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ __all__ = ["AsyncClassicTransport", "ClassicTransport", "bridge", "bridge_async"
 
 
 def bridge(client: object) -> httpx2.Client:
-    """An `httpx2` client that sends through an `httpx.Client`. To close it does not close that client."""
+    """An `httpx2` client that sends through an `httpx.Client`. Closing it does not close that client."""
     if not isinstance(client, httpx.Client):
         raise TypeError(f"http_client= must be an httpx2.Client or httpx.Client, not {_type_name(client)}")
     return httpx2.Client(transport=ClassicTransport(client), timeout=_timeout(client))
 
 
 def bridge_async(client: object) -> httpx2.AsyncClient:
-    """An `httpx2` client that sends through an `httpx.AsyncClient`. To close it does not close that
+    """An `httpx2` client that sends through an `httpx.AsyncClient`. Closing it does not close that
     client."""
     if not isinstance(client, httpx.AsyncClient):
         raise TypeError(
@@ -151,7 +151,7 @@ def _errors_as_httpx2() -> Iterator[None]:
 
 
 def _twin(classic: type[httpx.RequestError]) -> type[httpx2.RequestError]:
-    """The `httpx2` class of the same name, or that of the nearest base class: both libraries have the same
+    """The `httpx2` class of the same name, or of the nearest base class's name: both libraries have the same
     classes."""
     for base in classic.__mro__:
         twin = getattr(httpx2, base.__name__, None)

@@ -1,12 +1,12 @@
-"""Narrowing: entries become what the provider's own host takes. Entries in, entries out.
+"""Narrowing: changes entries into a form that the provider's own host takes. Entries in, entries out.
 
-Owns: which form is changed, by provider API, and what each change is called. Must never know: where a history
+Owns: which form is changed, by provider API, and the name of each change. Must never know: where a history
 comes from, which server it goes to, or who stores it.
 
-The rules of `backends.rules` are wide: what one server of a provider API takes is valid, because a state
-belongs to an API and not to a server. So a valid history may still be refused by another server of its API,
-first of all by api.openai.com and api.anthropic.com. The rules here are those of these two hosts. Each names
-its source. An entry that conforms comes back as the very same object.
+The rules of `backends.rules` are wide: a history that one server of a provider API takes is valid, because a
+state belongs to an API and not to a server. So another server of the API may still refuse a valid history,
+first of all api.openai.com and api.anthropic.com. The rules here describe these two hosts. Each names
+its source. A valid entry comes back as the same object.
 
 There are two depths. Without `fully`, only forms change: every server of the API takes the result, and a
 model reads the same. That is done to an imported history. With `fully`, things are left out that another
@@ -45,7 +45,7 @@ class Narrowed(Value, frozen=True):
     """A narrowed history.
 
     Attributes:
-        entries: One result for each given entry, the very object if nothing changed; b"" if nothing is left.
+        entries: One result for each given entry, the same object if nothing changed; b"" if nothing is left.
         log: For each change its kind, and the place of the given entry.
         ids: For each entry the new ids of its calls and results, by the given ids.
     """
@@ -58,12 +58,12 @@ class Narrowed(Value, frozen=True):
 
 
 def narrowed(wire: str, entries: Sequence[bytes], *, fully: bool) -> Narrowed:
-    """The entries as the provider's own host takes them. An entry that is no JSON object stays as it is.
+    """The entries as the provider's own host takes them. An entry that is not a JSON object stays as it is.
 
     Args:
-        wire: The provider API. For one without rules here nothing changes.
+        wire: The provider API. Without rules for it here nothing changes.
         entries: A whole history, in order: some rules count over all of it.
-        fully: True: leave out, too, what this host does not take but another may need.
+        fully: True: leave out, too, parts that this host does not take but another may need.
     """
     own = _OWN.get(wire)
     if own is None:
@@ -77,9 +77,9 @@ _UNREAD: frozenset[Change] = frozenset({"members", "marks", "item_id", "referenc
 
 
 def is_read(change: Change) -> bool:
-    """True if a model reads something else after such a change than before it.
+    """True if a model reads something else after the change than before it.
 
-    What a host refuses has never been read there. So what it signed was bound to a history without that.
+    A part that a host refuses has never been read there. So the host signed a history without that part.
     """
     return change not in _UNREAD
 

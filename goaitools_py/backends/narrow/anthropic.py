@@ -1,4 +1,4 @@
-"""What api.anthropic.com takes of a Messages history.
+"""Narrows a Messages history to the forms that api.anthropic.com takes.
 
 Owns: the forms of messages and their blocks there. Must never know: the order of calls and results.
 
@@ -33,8 +33,8 @@ other blocks (fully)                 "Input tag '…' found using 'type' does no
 (fully)
 ===================================  ====================================================================
 
-Signed thinking stays as it is. What it is bound to was what Anthropic had taken, so the signature can still
-be good after members and marks are gone. If it is not, the server says so, and it is taken out then.
+Signed thinking stays as it is. It is bound to the history that Anthropic had taken, so the signature can
+still be good after members and marks are gone. If it is not, the server says so, and it is taken out then.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _MAX_NAME: Final = 128
 
 _MARK: Final = "cache_control"
 _SPARE_MARKS: Final = 1
-"""So many marks are left beside those of a request: one at its end, one on the preamble, one on the tools."""
+"""Marks that are left beside a request's own three: at its end, on the preamble, and on the tools."""
 
 _MESSAGE: Final = frozenset({"role", "content"})
 _SYSTEM: Final = frozenset({"role", "content", "clear_at", "output_config"})
@@ -99,7 +99,7 @@ _RESULTS: Final = frozenset({"tool_result", "mcp_tool_result"})
 
 
 class _Frame(NamedTuple):
-    """What holds for all blocks of a history."""
+    """Values that hold for all blocks of a history."""
 
     fully: bool
     ids: Ids
@@ -211,7 +211,7 @@ def _is_others(view: Mapping[str, Any], kind: str, hosted: Collection[str]) -> b
 
 
 def _is_sealed(block: Mapping[str, Any]) -> bool:
-    """True for thinking with a signature, whose text may be empty, and for redacted thinking with data."""
+    """True for thinking with a signature (its text may be empty), and for redacted thinking with data."""
     sealed = block.get("data" if block.get("type") == "redacted_thinking" else "signature")
     is_text = block.get("type") == "redacted_thinking" or isinstance(block.get("thinking"), str)
     return is_text and isinstance(sealed, str) and sealed != ""

@@ -1,6 +1,6 @@
-"""The tools of narrowing: one JSON object that is changed member by member, and ids and names that are valid.
+"""The tools of narrowing: one JSON object that is changed member by member, and valid ids and names.
 
-Owns: splicing, so that bytes which stay are the given ones. Must never know: a particular provider API.
+Owns: splicing, so that unchanged bytes stay as given. Must never know: a particular provider API.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Narrow(NamedTuple):
 
 
 class Edit:
-    """One JSON object whose members are taken out or replaced. Every other byte stays.
+    """Takes out or replaces members of one JSON object. Every other byte stays.
 
     Args:
         raw: The object.
@@ -86,7 +86,7 @@ class Edit:
                 self.drop(key, kind)
 
     def put(self, key: str, value: bytes, kind: Change | None) -> None:
-        """Give a member another value. None as `kind`: what changed inside of it has logged itself."""
+        """Give a member another value. None as `kind`: the changes inside of it are logged already."""
         if value is self.members.get(key) and key not in self._put:
             return
         self._put[key] = value
@@ -94,7 +94,7 @@ class Edit:
             self.log.append(kind)
 
     def done(self) -> bytes:
-        """The object now; the very bytes if nothing changed."""
+        """The object now; the same bytes object if nothing changed."""
         raw = rawjson.without(self.raw, self._gone) if self._gone else self.raw
         put = {key: value for key, value in self._put.items() if key not in self._gone}
         return rawjson.replaced(raw, put) if put else raw
@@ -157,13 +157,13 @@ def object_in(raw: bytes) -> dict[str, Any] | None:
 
 
 def word(view: Mapping[str, Any], key: str) -> str:
-    """A member that is text; "" for any other."""
+    """A member that is text; "" for another type."""
     value = view.get(key)
     return value if isinstance(value, str) else ""
 
 
 def text_in(raw: bytes | None) -> bytes:
-    """A member that has to be text, as JSON. Anything else becomes the text of its JSON; null is empty."""
+    """A member that must be text, as JSON. Another type becomes the text of its JSON; null becomes empty."""
     if raw is None or rawjson.is_null(raw):
         return b'""'
     return raw if raw.startswith(b'"') else rawjson.dumps(raw.decode("utf-8", "replace"))
@@ -197,7 +197,7 @@ def clean_name(name: str, *, limit: int) -> str:
 
 
 def digest_id(id: str, prefix: str = "call_") -> str:
-    """An id that every host takes, made of one that some do not. Equal ids give equal ids."""
+    """Make an id that every host takes from an id that some hosts refuse. Equal ids give equal ids."""
     return prefix + hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 

@@ -1,13 +1,13 @@
-"""Call ids that come again in one history become unique. Entries in, entries out.
+"""Makes repeated call ids of a history unique. Entries in, entries out.
 
 Owns: which call gets another id, and that its result follows it. Must never know: a host's other rules.
 
-Chat Completions takes a second call with the id of an answered one, and real histories have such: servers
+Chat Completions takes a second call with the id of an answered one, and real histories have them: servers
 count ids from 0 in each reply, and 32 of 128 recorded conversations of one agent have an id twice. Anthropic
 refuses it: "`tool_use` ids must be unique" (anthropics/claude-code#8612). A reader who looks for the result
 of a call by its id finds the wrong one.
 
-The first call keeps its id. Calls beside each other with one id stay as they are: no server takes these, so a
+The first call keeps its id. Neighbouring calls with one id stay as they are: servers refuse these, so a
 repair has mended them before.
 """
 
@@ -55,8 +55,8 @@ class _Ids:
 
 
 def distinct(wire: str, entries: Sequence[bytes]) -> list[Narrow]:
-    """The entries with unique ids of calls, as far as they are answered. One that does not change comes back
-    as the very object, and so does every entry of a provider API without rules here."""
+    """The entries with unique ids for answered calls. An unchanged entry comes back as the same object, also
+    every entry of a provider API without rules here."""
     change = _CHANGES.get(wire)
     views = [object_in(entry) for entry in entries] if change is not None else []
     known = [id for view in views if view is not None for id in _CALLED[wire](view)]

@@ -1,4 +1,4 @@
-"""What api.openai.com takes of a Chat Completions history.
+"""Narrows a Chat Completions history to the forms that api.openai.com takes.
 
 Owns: the forms of messages and their parts there. Must never know: the order of messages.
 

@@ -1,4 +1,4 @@
-"""What api.openai.com takes of a Responses history.
+"""Narrows a Responses history to the forms that api.openai.com takes.
 
 Owns: the forms of items there, and which items lose their id. Must never know: the order of calls and
 results.
@@ -63,7 +63,7 @@ _KNOWN: Final = frozenset(
 """The roles of messages, and the types of other items."""
 
 _RENAMED: Final = _CALLS | _OUTPUTS
-"""Items whose `call_id` may change. Calls of provider tools are stored whole beside their answers."""
+"""Items that may get another `call_id`. Calls of provider tools are stored whole beside their answers."""
 
 _GIVEN: Final = frozenset({"user", "system", "developer"})
 
@@ -156,7 +156,7 @@ def history(entries: Sequence[bytes], fully: bool) -> Iterator[Narrow]:
 
 
 def _kind(item: Mapping[str, Any]) -> str:
-    """The role of a message, the type of any other item; "" if there is neither."""
+    """The role of a message, the type of another item; "" if both are missing."""
     kind = item.get("type")
     found = item.get("role") if kind in (None, "message") else kind
     return found if isinstance(found, str) else ""
@@ -212,7 +212,7 @@ def _strip(edit: Edit, view: Mapping[str, Any], kind: str) -> None:
 
 
 def _is_whole(part: Mapping[str, Any], kind: str) -> bool:
-    """True if a part has what it is made of. Texts may lack it; see `text_in`."""
+    """True if a part has its content. Texts may lack it; see `text_in`."""
     needed = _NEEDED.get(kind)
     return needed is None or any(isinstance(part.get(key), (str, dict)) for key in needed)
 

@@ -105,7 +105,7 @@ class _Async(_OpenAIBackend):
         return await self._edge.asend(request)
 
     async def warm_up(self) -> None:
-        """Import and make now what the running loop's first request needs."""
+        """Do the imports and the set-up for the running loop's first request now."""
         await self._edge.warm_up()
 
     async def aclose(self) -> None:
@@ -151,12 +151,11 @@ class OpenAIChatBackend(_Chat, _Sync):
         client_options: Other arguments that `openai.OpenAI` takes, such as `organization`, `timeout` (seconds
             without an answer, within the turn's own deadline) or `default_headers`.
 
-    What is not given comes from the SDK and its environment variables: OPENAI_API_KEY, OPENAI_BASE_URL
-    and so on.
+    Missing values come from the SDK and its environment variables: OPENAI_API_KEY, OPENAI_BASE_URL and so on.
 
     Raises:
         ValueError: There is no key.
-        TypeError: `client` or `http_client` cannot be used; the text says what can.
+        TypeError: `client` or `http_client` cannot be used; the text names the usable classes.
     """
 
 
@@ -173,7 +172,7 @@ class AsyncOpenAIChatBackend(_Chat, _Async):
 class OpenAIResponsesBackend(_Responses, _Sync):
     """OpenAI's Responses, or any server that speaks it, for `Chat`; the server keeps nothing.
 
-    The arguments and errors are those of `OpenAIChatBackend`. A `client` of class `AzureOpenAI` needs no
+    The arguments and errors are as for `OpenAIChatBackend`. A `client` of class `AzureOpenAI` needs no
     `azure_deployment` here, because Azure takes the deployment's name as the model.
     """
 

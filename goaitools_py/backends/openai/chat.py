@@ -44,7 +44,7 @@ _SETTINGS: Final = {
     "presence_penalty": "presence_penalty",
     "prompt_cache_key": "prompt_cache_key",
 }
-"""Settings whose value is sent unchanged, by field of `ModelSettings`."""
+"""Settings that are sent with an unchanged value, by field of `ModelSettings`."""
 
 _REFUSED: Final = {"messages": WRITTEN_HERE, "stream": WRITTEN_HERE}
 
@@ -84,7 +84,7 @@ class OpenAIChatDialect(Value, frozen=True):
 
         Raises:
             ValueError: A part that this provider API does not take: a document or sound by URL, media in a
-                message that is not the user's, a picture that is none.
+                message that is not the user's, an `Image` that is not a picture.
         """
         for message in messages:
             for part in message.parts:
@@ -100,11 +100,11 @@ class OpenAIChatDialect(Value, frozen=True):
         return [rawjson.dumps(_tool_message(result.call_id, result.parts)) for result in results]
 
     def preamble(self, messages: Sequence[Message]) -> bytes:
-        """Encode the system messages that lead a request; b"" for none."""
+        """Encode the system messages that lead a request; b"" without messages."""
         return writing.joined(self.entries(messages))
 
     def tools(self, tools: Sequence[ToolSpec | ProviderTool]) -> bytes:
-        """Encode the tool list; b"" for none.
+        """Encode the tool list; b"" without tools.
 
         Functions come first, by name; provider tools follow, by digest of their sorted JSON. The order
         of a schema's own keys is its author's and is kept: it is the order in which a model reads them.
@@ -128,7 +128,7 @@ class OpenAIChatDialect(Value, frozen=True):
 
         Raises:
             ValueError: A setting that this provider API does not have, a `prompt_cache_key` that is too
-                long, or an `extra_body` that sets what it may not set.
+                long, or an `extra_body` with a member that it may not set.
         """
         settings = dict(parts.settings)
         headers = settings.pop("extra_headers", {})
@@ -239,7 +239,7 @@ class OpenAIChatDialect(Value, frozen=True):
         return tuple(map(read_entry, entries))
 
     def fault(self, status: int, headers: Mapping[str, str], body: bytes) -> Fault:
-        """Say what an error response means."""
+        """Classify an error response."""
         return http_fault(status, headers, body)
 
 

@@ -1,6 +1,6 @@
 """Reads one Chat Completions message as neutral values: roles, parts, calls, reasoning, events.
 
-Owns: where servers put the content of a message. Must never know: what of it is stored or sent.
+Owns: where servers put the content of a message. Must never know: its stored form, or its sent form.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _parts(content: Any, *, as_user: bool) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-# ----------------------------------------------------------------------- what an assistant's says
+# ----------------------------------------------------------------- content of assistant's messages
 
 
 def spoken(view: Mapping[str, Any]) -> tuple[str, str]:
@@ -131,7 +131,7 @@ def call_of(view: Mapping[str, Any]) -> ToolCall:
 
 
 def _calls(found: Any) -> tuple[ToolCall, ...]:
-    """The calls of a message. What is not an object is no call."""
+    """The calls of a message. An element that is not an object is not a call."""
     if not isinstance(found, list):
         return ()
     if len(found) > _MOST_CALLS:

@@ -1,6 +1,6 @@
 """Reads a Chat Completions response into a reply.
 
-Owns: what of a response is stored, changed or left out. Must never know: a request, a stream's events.
+Owns: the parts of a response that are stored, changed or left out. Must never know: a request, stream events.
 
 A response is stored as the provider's bytes. These are all exceptions:
 
@@ -10,15 +10,15 @@ in the message             when                          because
 raw newlines               between tokens                an entry is one line
 half a surrogate pair      anywhere                      no UTF-8 can hold it, and servers answer 400; now
                                                          U+FFFD. Signed thinking with one is left out
-``annotations``            always; family openrouter.ai  no request type has it; what they say is in the
-                           keeps those that say          reply's citations, which are stored with the turn.
-                           something                     OpenRouter takes them back, parsed files among them
+``annotations``            always; family openrouter.ai  no request type has it; the sources are in the
+                           keeps them, if they are not   reply's citations, which are stored with the turn.
+                           empty                         OpenRouter takes them back, parsed files among them
 ``refusal``                empty, or not a string        it says nothing; 436 of 436 were null
 ``audio``                  without an id                 a server without sound sent it hollow
 ``audio``                  becomes ``{"id": …}``         the request type has the id only; see `sound`
 ``content``                empty, beside ``audio``       it is the transcript, which is sent once the id has
                                                          expired
-``executed_tools``         always                        what Groq's own tools did, up to 190 KB: refused with
+``executed_tools``         always                        work of Groq's own tools, up to 190 KB: refused with
                                                          400, and in no request type (groq-python 0681348,
                                                          types/chat). The pages in it become citations
 ``provider_metadata``      always                        Vercel's AI Gateway: its routing, and the cost, which
@@ -34,7 +34,7 @@ half a surrogate pair      anywhere                      no UTF-8 can hold it, a
 ``tool_calls[].index``     families openai and azure     no request type has it; Mistral's clients keep it
 ``tool_calls[].id``        missing, empty, repeated, or  results could not be paired; a digest replaces it
                            with a lone surrogate
-``tool_calls[].type``      neither function nor custom   the next request would be refused; now what it is
+``tool_calls[].type``      neither function nor custom   the next request would be refused; now its kind
 name of a call             not ``[a-zA-Z0-9_-]{1,64}``   every later request would be refused
 ``arguments``, ``input``   null or missing               the same; now ``""``, as SDKs read it
 ``arguments``, ``input``   not a string                  the same; now a string of the JSON that came
@@ -49,16 +49,16 @@ name of a call             not ``[a-zA-Z0-9_-]{1,64}``   every later request wou
 ``content``                null beside calls; families   Workers AI refuses null (2026-11); now ``""``
                            of Cloudflare's
 the message itself         it says nothing: no text, no  it is not stored. Moonshot refuses every later
-                           call, no refusal, no sound    request with such a message, also one with
+                           call, no refusal, no sound    request with an empty message, also one with
                            or picture                    reasoning only
 the message itself         null or missing; a filter or  the same
                            the output limit left nothing
 ``role``                   not ``"assistant"``           the same; now ``"assistant"``
 ========================== ============================= =============================================
 
-*Hollow* means null, empty, or an object whose members are all hollow or zero. The counts are from recorded
-responses of a dozen hosts, as of 2026-11. The reply's calls have the arguments as the model wrote them,
-whatever is stored, because the engine answers them. Other keys (``reasoning``, ``reasoning_content``,
+*Hollow* means null, empty, or an object with only hollow or zero members. The counts are from recorded
+responses of a dozen hosts, as of 2026-11. The reply's calls keep the arguments as the model wrote them,
+also if stored ones differ, because the engine answers them. Other keys (``reasoning``, ``reasoning_content``,
 ``reasoning_details``, ``extra_content``, any unknown one) stay as they came.
 """
 
@@ -132,7 +132,7 @@ def read_body(body: bytes) -> RawReply:
     """Read the envelope of a unary response.
 
     Raises:
-        ProtocolFault: The body is not a chat completion; its `fault` says what that means.
+        ProtocolFault: The body is not a chat completion; its `fault` classifies it.
     """
     try:
         completion = _COMPLETION.read(body)
@@ -183,7 +183,7 @@ def _says(message: bytes) -> bool:
 
 
 def _said(message: bytes) -> str:
-    """The text of a message beside which an error stands; "" if there is none, or if it cannot be read."""
+    """The text of a message that has an error beside it; "" without text, or if it cannot be read."""
     try:
         view = rawjson.view(message)
     except rawjson.RawJSONError:
@@ -194,7 +194,7 @@ def _said(message: bytes) -> str:
 
 
 _NOTHING_SAID: Final = b'{"role":"assistant","content":""}'
-"""The message of a response that has none, because a filter or the output limit left nothing. Azure and
+"""The message of a response without one, because a filter or the output limit left nothing. Azure and
 Gemini's endpoint then leave `message` and `delta` out (2026-11: run-llama/llama_index#8995, ravendb's chat
 client, envoyproxy/ai-gateway#2107)."""
 
@@ -293,7 +293,7 @@ def _plain(entry: bytes) -> bytes:
 def _citations(
     beside: Mapping[str, bytes], message: bytes, view: Mapping[str, Any], text: str
 ) -> tuple[Citation, ...]:
-    """The sources that a message names, whose positions count in its text, and those beside it."""
+    """The sources that a message names, and the sources beside it. Positions count in the message's text."""
     annotations = view.get("annotations")
     if not text:
         return ()
@@ -320,7 +320,7 @@ def _with_usual_content(message: bytes, view: Any) -> tuple[bytes, Any]:
 def _stop(finish: str, refusal: str) -> Literal["end", "length", "refusal"]:
     if finish in _LENGTHS:
         return "length"
-    # Any other word, or none, means "end": servers use their own words, and "stop" with calls is recorded.
+    # Any other word, or no word, means "end": servers use their own words, and "stop" with calls is recorded.
     return "refusal" if refusal or _is_filtered(finish) else "end"
 
 
@@ -334,17 +334,17 @@ _LENGTHS: Final = frozenset(
         "model_context_window_exceeded",
     }
 )
-"""Finish reasons of a reply that reached a limit: OpenAI's, and those of Anthropic, the Responses API, Gemini
-and Mistral, which gateways pass on (2026-11: nearai/ironclaw#5665)."""
+"""Finish reasons of a reply that reached a limit: OpenAI's own, and words of Anthropic, the Responses API,
+Gemini and Mistral, which gateways pass on (2026-11: nearai/ironclaw#5665)."""
 
 _FILTERS: Final = frozenset(
     {"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "refusal", "guardrail_intervened"}
 )
-"""Finish reasons for a filter: Gemini's, whose endpoint and gateways pass them on (2026-11:
+"""Finish reasons for a filter: Gemini's (its endpoint and gateways pass them on, 2026-11:
 HKUDS/Vibe-Trading#308), Anthropic's, and Bedrock's."""
 
 _ENDS_THIS_REPLY: Final = frozenset({"RECITATION", "SPII"})
-"""Filters of what the model was about to write. The turn itself is not refused."""
+"""Filters that stop the model's text. The turn itself is not refused."""
 
 
 def ended_by(finish: str | None, native: str | None) -> str:
@@ -362,7 +362,7 @@ def _is_filtered(finish: str) -> bool:
 
 
 def usage_of(raw: bytes) -> Usage:
-    """Read a usage object, for one request. A member that is missing or is no count is 0.
+    """Read a usage object, for one request. A member that is missing or not a count is 0.
 
     It never raises, because a reply must not be lost for its usage.
     """
@@ -386,7 +386,7 @@ def _consumed(root: Mapping[str, Any]) -> Usage:
     )
 
 
-# ------------------------------------------------------------------------------------ what is stored
+# ------------------------------------------------------------------------------------ the stored form
 
 
 _TAKES_ANNOTATIONS: Final = "openrouter.ai"
@@ -469,11 +469,11 @@ def _is_servers(call: Mapping[str, Any]) -> bool:
 
 
 _WRITTEN: Final[Mapping[str, str]] = {"function": "arguments", "custom": "input"}
-"""The member with what the model wrote, for each kind of call."""
+"""The member with the model's input, for each kind of call."""
 
 
 class _CallEdit(Value, frozen=True, kw_only=True):
-    """The changes to one stored call. It is false if there are none."""
+    """The changes to one stored call. It is false without changes."""
 
     kind: CallKind
     id: str | None = None

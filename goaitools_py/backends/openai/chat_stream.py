@@ -1,6 +1,6 @@
 """Assembles a streamed chat completion: chunks of bytes become deltas and, at the end, one response.
 
-Owns: how the pieces of choice 0 are joined. Must never know: what of the message is stored.
+Owns: how the pieces of choice 0 are joined. Must never know: the stored form of the message.
 
 The assembled message has ``role``, ``content``, other members, ``tool_calls``, in this order. Strings are
 joined code point by code point. Values of unknown keys keep their bytes and are joined by the rule in
@@ -80,8 +80,8 @@ class _Chunk(msgspec.Struct):
     web_search: msgspec.Raw = NULL
 
 
-# The shape of most events: text of choice 0 and nothing else of interest. Every other member of interest is
-# declared with the value that it has when it is empty, so msgspec refuses an event in which it is not.
+# The shape of most events: only text of choice 0. The other members of interest are declared with their empty
+# value, so msgspec refuses an event in which one is not empty.
 
 
 class _TextDelta(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -119,7 +119,7 @@ class ChatDecoder:
     """Decodes one streamed response.
 
     The stream is complete when choice 0 has a finish reason, or at ``[DONE]`` after any event of choice 0:
-    some servers leave the reason empty, and none sends ``[DONE]`` in the middle.
+    some servers leave the reason empty, and servers never send ``[DONE]`` in the middle.
 
     Attributes:
         is_done: True if ``[DONE]`` was read; nothing after it is needed.
@@ -178,7 +178,7 @@ class ChatDecoder:
         return deltas
 
     def end(self) -> list[Delta]:
-        """Take what the end of the stream completes: a last event without its blank line.
+        """Complete a last event that ends without its blank line.
 
         Raises:
             ProtocolFault: As `feed`.
@@ -244,7 +244,7 @@ class ChatDecoder:
             self._usage = merged(self._usage, bytes(chunk.usage))
         elif chunk.x_groq != NULL:
             self._usage = merged(self._usage, bytes(_member(chunk.x_groq, "usage") or NULL))
-        for name in BESIDE:  # each list comes whole, and most events have none
+        for name in BESIDE:  # each list comes whole, and most events have no list
             if (sources := getattr(chunk, name)) != NULL:
                 self._beside[name] = bytes(sources)
         for choice in chunk.choices or ():
@@ -266,7 +266,7 @@ class ChatDecoder:
             self._check_error(chunk.error)
 
     def _may_go_on(self, delta: Object) -> bool:
-        """True if the next event is probably plain text: this one had text, and nothing else is open."""
+        """True if the next event is probably plain text: this one had text, and no other part is open."""
         return (
             delta.get("content", NULL) != NULL
             and not self._parts
@@ -290,7 +290,7 @@ class ChatDecoder:
         return text
 
     def _check_error(self, raw: msgspec.Raw) -> None:
-        if error := rawjson.loads(bytes(raw)):  # an empty one is no error
+        if error := rawjson.loads(bytes(raw)):  # an empty one is not an error
             raise self._fault("the provider broke the stream off", error)
 
     def _fault(self, problem: str, error: object = None) -> ProtocolFault:
@@ -323,8 +323,8 @@ class ChatDecoder:
                     self._tell(_SPOKEN[key], text, deltas)
 
     def _hear(self, audio: Object, deltas: list[Delta]) -> None:
-        """Take a piece of a sound: the id comes first, the expiry last, and the words in pieces. The sound
-        itself is not kept."""
+        """Take a piece of a sound: the id comes first, the expiry last, and the transcript in
+        pieces. The sound itself is not kept."""
         self._sound |= {key: audio[key] for key in ("id", "expires_at") if audio.get(key, NULL) != NULL}
         words = text_of(audio.get("transcript", NULL)) or ""
         self._heard.append(words)
@@ -414,7 +414,7 @@ def _raw(members: Mapping[str, bytes], key: str) -> msgspec.Raw:
 
 
 def _member(raw: msgspec.Raw, key: str) -> msgspec.Raw | None:
-    """A member of the value; None if it is no object."""
+    """A member of the value; None if the value is not an object."""
     try:
         return object_of(raw).get(key)
     except rawjson.RawJSONError:

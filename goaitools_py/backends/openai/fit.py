@@ -1,9 +1,9 @@
-"""Settings that were not written for a model of OpenAI, fitted to it, on both of its APIs.
+"""Fits settings that were written for another model to a model of OpenAI, on both of its APIs.
 
-Owns: what its models refuse of settings that were kept or handed on, and what stands in their place.
+Owns: which kept or handed-on settings its models refuse, and their replacements.
 Must never know: a request's bytes, or where a setting was kept.
 
-The facts by model are in `backends.capabilities`. Those for all models, with their sources:
+The facts by model are in `backends.capabilities`. The facts for all models, with their sources:
 
 - "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16" (Responses, 400;
   earendil-works/pi#6265).

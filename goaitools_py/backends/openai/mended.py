@@ -1,18 +1,18 @@
 """Turns content of an impossible shape into content that servers accept in a history.
 
-Owns: what replaces a content that is neither text nor a list of parts. Must never know: messages,
+Owns: the replacement for a content that is neither text nor a list of parts. Must never know: messages,
 roles or items.
 
-No provider documents such replies, but gateways and servers under development send them. Every later request
-with such a reply would be refused, so the content is changed, always in the same way:
+No provider documents these replies, but gateways and servers under development send them. Every later request
+with one of them would be refused, so the content is changed, always in the same way:
 
 ================================= =========================================================
-what came                         what is stored
+received                          stored
 ================================= =========================================================
 a number, a boolean, an object    its JSON as text
 a list with strings in it         a text part for each of them
 an object without a type          a text part of its ``text``, or of its JSON
-a text part without text          the same part with the JSON of what stood there, or ``""``
+a text part without text          the same part with the JSON of its ``text``, or ``""``
 null in a list                    nothing
 ================================= =========================================================
 """

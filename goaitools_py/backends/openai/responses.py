@@ -41,7 +41,7 @@ from .responses_stream import ResponsesDecoder
 __all__ = ["OpenAIResponsesDialect"]
 
 _SETTINGS: Final = frozenset({"max_output_tokens", "temperature", "top_p", "prompt_cache_key"})
-"""Settings whose value is sent unchanged, under the same name as in `ModelSettings`."""
+"""Settings that are sent with an unchanged value, under the same name as in `ModelSettings`."""
 
 _SPEAKERS: Final = ("assistant", "user", "system", "developer")
 """Roles of the messages in a compacted history."""
@@ -52,7 +52,7 @@ _NEEDED: Final = {"include": ("reasoning.encrypted_content",)}
 _COUNTED: Final = frozenset(
     {"model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "reasoning", "text"}
 )
-"""What `input_tokens` takes (openai 3.54, types/responses/input_token_count_params.py)."""
+"""Members that `input_tokens` takes (openai 3.54, types/responses/input_token_count_params.py)."""
 
 _COMPACTED: Final = frozenset(
     {
@@ -64,7 +64,7 @@ _COMPACTED: Final = frozenset(
         "service_tier",
     }
 )
-"""What `compact` takes (openai 3.54, types/responses/response_compact_params.py)."""
+"""Members that `compact` takes (openai 3.54, types/responses/response_compact_params.py)."""
 
 _REFUSED: Final = {
     "input": WRITTEN_HERE,
@@ -109,8 +109,8 @@ class OpenAIResponsesDialect(Value, frozen=True):
         else a list of parts.
 
         Raises:
-            ValueError: A part that this provider API does not take: sound, a picture that is none, or media
-                in a message that is not the user's.
+            ValueError: A part that this provider API does not take: sound, an `Image` that is not a picture,
+                or media in a message that is not the user's.
         """
         for message in messages:
             for part in message.parts:
@@ -154,23 +154,23 @@ class OpenAIResponsesDialect(Value, frozen=True):
         return [rawjson.dumps(_result(result, self.family in OPENAI_FAMILIES)) for result in results]
 
     def waits_for(self, call: ToolCall) -> Literal["approval", "external"]:
-        """What a provider tool's call waits for; see `RunsProviderTools`."""
+        """Whether a provider tool's call waits for "approval" or "external"; see `RunsProviderTools`."""
         return client.reason_of(call)
 
     def provider_output(self, call: ToolCall, value: Any, *, is_error: bool = False) -> str:
         """The item that answers a provider tool's call; see `RunsProviderTools`.
 
         Raises:
-            ValueError: The value is no answer to a call of this type.
+            ValueError: The value cannot answer a call of this type.
         """
         return rawjson.dumps(client.output_item(call, value, is_error=is_error)).decode()
 
     def preamble(self, messages: Sequence[Message]) -> bytes:
-        """Encode the system messages that lead a request; b"" for none."""
+        """Encode the system messages that lead a request; b"" without messages."""
         return writing.joined(self.entries(messages))
 
     def tools(self, tools: Sequence[ToolSpec | ProviderTool]) -> bytes:
-        """Encode the tool list; b"" for none. For its order see `tool_list`."""
+        """Encode the tool list; b"" without tools. For its order see `tool_list`."""
         return writing.tool_list(tools, _function)
 
     def output(self, name: str, schema: Mapping[str, Any], *, strict: bool) -> bytes:
@@ -256,7 +256,7 @@ class OpenAIResponsesDialect(Value, frozen=True):
     def usable_edits(
         self, edits: Sequence[ContextEdit], settings: Mapping[str, Any]
     ) -> tuple[ContextEdit, ...]:
-        """Those of a compactor's edits that a request may hold; see `EditsContext`."""
+        """The compactor's edits that a request may hold; see `EditsContext`."""
         return usable_on_responses(edits) if self.family in OPENAI_FAMILIES else ()
 
     def count_request(self, parts: RequestParts) -> ModelRequest:
@@ -270,8 +270,8 @@ class OpenAIResponsesDialect(Value, frozen=True):
     def compaction_request(self, parts: RequestParts, instructions: str) -> ModelRequest:
         """Ask for a compaction of the history; see `CompactsHistory`.
 
-        No instructions are sent: the endpoint's member of that name is a system prompt, and does not say what
-        to keep.
+        No instructions are sent: the endpoint's member of that name is a system prompt, and cannot name the
+        content to keep.
         """
         request = self.request(replace(parts, stream=False, forbid_tools=False))
         return cut_down(request, "/responses/compact", _COMPACTED)
@@ -334,7 +334,7 @@ class OpenAIResponsesDialect(Value, frozen=True):
         return units.settled(reply)
 
     def view(self, entries: Sequence[bytes]) -> tuple[Message, ...]:
-        """Read stored entries as neutral messages: one for the items of a reply, one for any other entry.
+        """Read stored entries as neutral messages: one for the items of a reply, one for every other entry.
 
         Raises:
             RawJSONError: An entry is not a JSON object.
@@ -342,7 +342,7 @@ class OpenAIResponsesDialect(Value, frozen=True):
         return read_entries(entries)
 
     def fault(self, status: int, headers: Mapping[str, str], body: bytes) -> Fault:
-        """Say what an error response means."""
+        """Classify an error response."""
         fault = http_fault(status, headers, body)
         if fault.kind == "rejected" and any(words in body for words in _SIGNATURE_WORDS):
             return replace(fault, kind="signature")

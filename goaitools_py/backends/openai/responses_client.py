@@ -1,6 +1,6 @@
 """Calls of provider tools that the client answers, and the shapes of the answers.
 
-Owns: which items are such calls, and the shape of their outputs. Must never know: a reply, a turn, a request.
+Owns: the types of these calls, and the shape of their outputs. Must never know: a reply, a turn, a request.
 
 ========================= ============================ ===================================================
 the model's item          answered by                  the answer's own members
@@ -16,7 +16,7 @@ the model's item          answered by                  the answer's own members
 
 A ``shell_call`` in a container, and a ``tool_search_call`` that does not say ``"execution": "client"``, are
 the server's own. Shapes: openai 3.54, types/responses/response_input_item_param.py. The type of
-``local_shell_call_output`` has `id` for what the server matches by `call_id`: both are written.
+``local_shell_call_output`` has `id`, but the server matches by `call_id`: both are written.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _NO_SCREEN: Final = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk"
     "YPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 )
-"""One pixel. The output of a computer call must be a screenshot, even if there is none."""
+"""One pixel. The output of a computer call must be a screenshot, even without a real one."""
 
 
 def id_key(kind: str) -> str:
@@ -68,12 +68,12 @@ def id_key(kind: str) -> str:
 
 
 def call_id_of(item: Mapping[str, Any]) -> str:
-    """The id that an answer to the call repeats; "" if it has none."""
+    """The id that an answer to the call repeats; "" if it is missing."""
     return as_str(item.get(id_key(as_str(item.get("type")))))
 
 
 def answered_id(item: Mapping[str, Any]) -> str:
-    """The id of the call that an output answers; "" if it names none."""
+    """The id of the call that an output answers; "" if it is missing."""
     if item.get("type") == _RESPONSE:
         return as_str(item.get("approval_request_id"))
     found = as_str(item.get("call_id"))
@@ -96,7 +96,7 @@ def client_call(item: Mapping[str, Any], raw: bytes) -> ToolCall | None:
 
 
 def reason_of(call: ToolCall) -> Literal["approval", "external"]:
-    """What a call waits for: "approval" or "external"."""
+    """Whether a call waits for "approval" or "external"."""
     return "approval" if call.name == _APPROVAL else "external"
 
 
@@ -113,7 +113,7 @@ def output_item(call: ToolCall, value: Any, *, is_error: bool = False) -> dict[s
         is_error: A patch failed; a shell's commands ended with an exit code of 1.
 
     Raises:
-        ValueError: The value has another shape; the text says what is expected.
+        ValueError: The value has another shape; the text names the expected one.
     """
     kind = OUTPUTS[call.name]
     given = _members(call.name, value, is_error=is_error)
@@ -180,7 +180,7 @@ _OWN: Final[Mapping[str, frozenset[str]]] = {
     "tool_search_call": frozenset({"tools"}),
     _APPROVAL: frozenset({"approve"}),
 }
-"""A mapping with one of these keys holds the members of an output; any other mapping is its ``output``."""
+"""A mapping with one of these keys holds the members of an output. Other mappings are its ``output``."""
 
 
 def _printed(text: str, *, is_error: bool) -> dict[str, Any]:
@@ -197,7 +197,7 @@ def _screenshot(image: Image) -> dict[str, Any]:
 
 
 def _problem(kind: str, item: Mapping[str, Any]) -> str:
-    """The problem of an output; "" if there is none."""
+    """The problem of an output; "" if it is valid."""
     output = item.get("output")
     wrong = f"got {type(output).__name__}"
     match kind:
@@ -225,8 +225,8 @@ def _problem(kind: str, item: Mapping[str, Any]) -> str:
 
 
 def result_item(name: str, call_id: str, parts: Sequence[Part]) -> dict[str, Any]:
-    """The item of a stored result: the one that `output_item` made. For a text that replaces a result ("This
-    tool was not run.") it is a valid item that holds the text, as far as its shape allows."""
+    """The item of a stored result, as `output_item` made it. A text that replaces a result ("This tool was
+    not run.") becomes a valid item, with the text if the item's shape has a place for it."""
     for part in parts:
         if isinstance(part, Image) and name == "computer_call":
             return _named(name, call_id) | {"output": _screenshot(part)}

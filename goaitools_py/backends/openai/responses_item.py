@@ -1,7 +1,7 @@
 """Reads items of the Responses API as neutral values: roles, parts, calls, reasoning, events.
 
 Owns: the content of an item, and which items together are one message.
-Must never know: what of it is stored or sent.
+Must never know: the stored form or the sent form.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _ROLES: Final[Mapping[str, Role]] = {
     "local_shell_call_output": "tool",
     "apply_patch_call_output": "tool",
 }
-"""The role of an item, by its `kind_of`. Any other item is the model's: its thinking, its calls, and the
+"""The role of an item, by its `kind_of`. All other items are the model's: its thinking, its calls, and the
 results of hosted tools in the middle of a reply."""
 
 
 def kind_of(item: Mapping[str, Any]) -> str:
-    """The kind of an item: the role of a message, the type of any other item."""
+    """The kind of an item: the role of a message, the type of every other item."""
     kind = as_str(item.get("type"))
     return as_str(item.get("role")) or "user" if kind in ("message", "") else kind
 
@@ -88,8 +88,8 @@ def _role(item: Mapping[str, Any]) -> Role:
 
 
 BETWEEN: Final = "\n\n"
-"""Stands between the texts of two messages of one reply, such as a commentary (`phase`) and the final answer:
-nothing ends the one and begins the other."""
+"""The separator between the texts of two messages of one reply, such as a commentary (`phase`) and the final
+answer. The messages themselves have no separator."""
 
 
 def _reply(items: Sequence[tuple[bytes, Mapping[str, Any]]]) -> Message:
@@ -184,7 +184,7 @@ def _document(file: Mapping[str, Any]) -> tuple[Document, ...]:
     return ()
 
 
-# -------------------------------------------------------------------------------- what the model says
+# ----------------------------------------------------------------------------- content of model items
 
 
 def spoken(content: Any) -> str:

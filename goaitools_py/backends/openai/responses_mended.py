@@ -25,7 +25,7 @@ SPEAKERS: Final = ("assistant",)
 
 
 def is_odd_item(item: Mapping[str, Any], speakers: Sequence[str] = SPEAKERS) -> bool:
-    """True for an item of an impossible shape, such as a message whose role is not in `speakers`."""
+    """True for an item of an impossible shape, such as a message with a role outside of `speakers`."""
     kind = item.get("type")
     if _has_odd_id(item):
         return True
@@ -46,7 +46,7 @@ def mended_item(entry: bytes, item: Mapping[str, Any], speakers: Sequence[str] =
     """The item in a form that can be sent back.
 
     Raises:
-        ProtocolFault: The item is no message and has no type.
+        ProtocolFault: The item has no type and is not a message.
     """
     changed: dict[str, bytes] = {}
     kind = item.get("type")

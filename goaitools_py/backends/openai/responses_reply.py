@@ -1,6 +1,6 @@
 """Reads a Responses answer into a reply.
 
-Owns: what of a response is stored, changed or left out. Must never know: a request, a stream's events.
+Owns: the parts of a response that are stored, changed or left out. Must never know: a request, stream events.
 
 Each item of ``output`` is stored as one entry, as the provider's bytes. These are all exceptions:
 
@@ -9,7 +9,7 @@ in an item                  when                               because
 =========================== ================================== =========================================
 raw newlines                between tokens                     an entry is one line
 every item                  no text, no call, no item of a     the reply says nothing: as on Chat
-                            hosted tool's work                 Completions, none of it is stored
+                            hosted tool's work                 Completions, nothing is stored
 half a surrogate pair       anywhere                           no UTF-8 can hold it; now U+FFFD
 ``created_by``              always, in an item and in an       no request type has it
                             element of a shell's ``output``
@@ -17,7 +17,7 @@ half a surrogate pair       anywhere                           no UTF-8 can hold
 a whole reasoning item      nothing of the reply follows it    the next request would be refused
                                                                ("without its required following item")
 the keys of `_NOT_NULL`     null                               the request type has them, but not null:
-                                                               vLLM's answers hold such nulls
+                                                               vLLM's answers hold nulls here
 ``content[].logprobs``      null                               the same
 the keys of `_INNER`        null                               the same
 ``call_id``                 missing, empty, repeated, or with  results could not be paired; a digest
@@ -39,10 +39,10 @@ name of a call              not ``[a-zA-Z0-9_-]{1,128}``       every later reque
 
 Calls are the items ``function_call`` and ``custom_tool_call``, and calls of provider tools that the client
 runs (see `responses_client`). A call that the server answered in the same output does not count and is not
-run. The reply's calls have the arguments as the model wrote them, whatever is stored, because the engine
-answers them. Everything else stays as it came:
+run. The reply's calls keep the arguments as the model wrote them, also if the stored ones differ, because the
+engine answers them. Everything else stays as it came:
 ``id``, ``status``, ``phase``, ``namespace``, ``caller``, ``encrypted_content``, ``annotations``, unknown
-keys, and items of every other type, also unknown ones. None of 619 recorded items (three hosts, 2026-11)
+keys, and items of every other type, also unknown ones. No item of 619 recorded ones (three hosts, 2026-11)
 holds a key that this table leaves out.
 """
 
@@ -108,7 +108,7 @@ types/responses)."""
 _NO_INPUT: Final[Mapping[str, frozenset[str]]] = {
     "custom_tool_call_output": frozenset({"created_by", "status"})
 }
-"""Keys that responses have and requests do not, by type of item. For any other item it is `created_by`."""
+"""Keys that responses have and requests do not, by type of item. For all other items it is `created_by`."""
 
 _CREATED_BY: Final = frozenset({"created_by"})
 _FILE_PART: Final = frozenset({"detail", "file_data", "file_url", "filename", "prompt_cache_breakpoint"})
@@ -134,8 +134,8 @@ _INNER: Final[Mapping[str, _Inner]] = {
     "custom_tool_call_output": _Inner(member="output", not_null=_FILE_PART),
     "image_generation_call": _Inner(member="error", not_null=frozenset({"moderation_details"})),
 }
-"""By type of item (openai 3.54, types/responses). `tests/backends/test_request_types.py` compares all types
-of responses with those of requests, and lists what is left unchanged."""
+"""By type of item (openai 3.54, types/responses). `tests/backends/test_request_types.py` compares the types
+of responses with the types of requests, and lists the keys that stay unchanged."""
 
 _RESULTS: Final = frozenset({"function_call_output", "custom_tool_call_output"})
 
@@ -172,7 +172,7 @@ class RawReply(Value, frozen=True, kw_only=True):
 
     Attributes:
         items: The raw items of `output`.
-        status: The response's status, "" if it has none.
+        status: The response's status, "" without one.
         reason: Why the response is incomplete.
         usage: The raw value of that name.
         dropped: Reasons of `input_transformations`.
@@ -198,7 +198,7 @@ def read_body(body: bytes) -> RawReply:
     """Read the envelope of a unary response.
 
     Raises:
-        ProtocolFault: The body is not a finished response; its `fault` says what that means.
+        ProtocolFault: The body is not a finished response; its `fault` classifies it.
     """
     answer = read_response(body)
     if answer is None:
@@ -261,7 +261,7 @@ def read_response(raw: bytes, *, items: Sequence[bytes] = ()) -> RawReply | None
         unfinished = ProtocolFault(f"the response is {status}", fault, partial_text=said_in(output))
         raise paid(unfinished, usage_of(usage))
     reason = (response.incomplete_details or _Incomplete()).reason or ""
-    # An incomplete response may have no output, for example after a filter. Any other response has some.
+    # An incomplete response may have no output, for example after a filter. Every other response has output.
     if response.output is None and not items and not (status == "incomplete" and reason):
         if not rawjson.is_null(usage):
             raise paid(ProtocolFault("the answer is not a response: it has no output"), usage_of(usage))
@@ -279,7 +279,7 @@ def read_response(raw: bytes, *, items: Sequence[bytes] = ()) -> RawReply | None
 
 
 def _reasons(raw: bytes) -> tuple[str, ...]:
-    """The reasons why the provider ignored parts of the history. A reason that is no short word is
+    """The reasons why the provider ignored parts of the history. A reason that is not a short word becomes
     "unknown"."""
     if not raw.startswith(b"["):
         return ()
@@ -300,7 +300,7 @@ def _says(items: Sequence[bytes]) -> bool:
 
 
 def said_in(items: Sequence[bytes]) -> str:
-    """The text of the items of a response that is no reply, as far as they can be read."""
+    """The text of the readable items of a response that is not a reply."""
     said: list[str] = []
     for raw in items:
         with suppress(rawjson.RawJSONError):
@@ -311,7 +311,7 @@ def said_in(items: Sequence[bytes]) -> str:
 
 
 def failure(error: object, *, text: str = "") -> ProtocolFault:
-    """The fault for the error of a failed response. `text`: what stands in it all the same."""
+    """The fault for the error of a failed response. `text`: the text that the response still has."""
     finding = error_fault(error, text=text)
     if finding.fault.kind == "protocol" and finding.fault.code in _REJECTED_CODES:
         fault = Fault(kind="rejected", code=finding.fault.code)
@@ -371,7 +371,7 @@ def reply_of(answer: RawReply, *, family: str, speakers: Sequence[str] = SPEAKER
 
 
 def _cited(said: _Items, beside: Mapping[str, bytes]) -> tuple[Citation, ...]:
-    """The sources that the messages name, and those beside them, if there is a text."""
+    """The sources that the messages name, and, if there is a text, the sources beside the messages."""
     if not beside or not any(said.text):
         return tuple(said.citations)
     known = {one.url for one in said.citations}
@@ -381,7 +381,7 @@ def _cited(said: _Items, beside: Mapping[str, bytes]) -> tuple[Citation, ...]:
 def _stop(answer: RawReply, said: _Items) -> Literal["end", "length", "refusal"]:
     if said.is_refused or answer.reason == "content_filter":
         return "refusal"
-    # A gateway may call a response completed of which a limit has cut the last call.
+    # A gateway may call a response completed although a limit has cut its last call.
     is_cut = answer.status == "incomplete" or answer.reason in _LENGTHS or said.has_cut_call
     return "length" if is_cut else "end"
 
@@ -391,7 +391,7 @@ _LENGTHS: Final = frozenset({"max_output_tokens", "max_tokens", "length"})
 
 
 def usage_of(raw: bytes) -> Usage:
-    """Read a usage object, for one request. A member that is missing or is no count is 0.
+    """Read a usage object, for one request. A member that is missing or not a count is 0.
 
     It never raises, because a reply must not be lost for its usage.
     """
@@ -411,7 +411,7 @@ def _consumed(root: Mapping[str, Any]) -> Usage:
     )
 
 
-# ------------------------------------------------------------------------------------ what is stored
+# ------------------------------------------------------------------------------------ the stored form
 
 
 class _Items:
@@ -522,7 +522,7 @@ class _Items:
 
 
 def _without_inner(entry: bytes, value: Any, inner: _Inner) -> bytes:
-    """The entry without the keys of inner objects that a request does not take; itself if there are none."""
+    """The entry without the keys of inner objects that a request does not take; itself if nothing is cut."""
     objects = list(map(as_dict, value)) if isinstance(value, list) else [as_dict(value)]
     gone = [
         {key for key in one if key in inner.never or (one[key] is None and key in inner.not_null)}

@@ -1,6 +1,6 @@
 """Reads a streamed response: chunks of bytes become deltas and, at the end, one response.
 
-Owns: which events give deltas, and which hold what is kept. Must never know: what of an item is stored.
+Owns: which events give deltas, and which hold the kept items. Must never know: the stored form of an item.
 
 Nothing is assembled: the server repeats every finished item whole, and the whole response at the end.
 The item of an ``added`` event is never kept, because its `encrypted_content` may be incomplete.
@@ -115,7 +115,7 @@ class ResponsesDecoder:
         return deltas
 
     def end(self) -> list[Delta]:
-        """Take what the end of the stream completes: a last event without its blank line.
+        """Complete a last event that ends without its blank line.
 
         Raises:
             ProtocolFault: As `feed`.
@@ -148,7 +148,7 @@ class ResponsesDecoder:
     # ----------------------------------------------------------------------------------- one event
 
     def _between(self, index: int | None) -> str:
-        """What stands before the next piece of text: something if it begins another message."""
+        """The separator before the next piece of text; "" unless the piece begins another message."""
         is_other = self._has_ended if index is None else index != self._index
         self._has_ended, self._index = False, index
         return BETWEEN if is_other and self._text else ""
@@ -204,7 +204,7 @@ class ResponsesDecoder:
 
 
 def _event(data: bytes) -> _RawEvent:
-    """Read one event. An event that is no JSON object is empty; `_check_error` then checks its bytes."""
+    """Read one event. An event that is not a JSON object is empty; `_check_error` then checks its bytes."""
     try:
         return _EVENT.read(data)
     except rawjson.RawJSONError:

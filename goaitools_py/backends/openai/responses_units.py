@@ -2,8 +2,8 @@
 
 Owns: which items of a reply depend on each other. Must never know: why an item is removed.
 
-The server refuses a reasoning item "without its required following item". It also refuses a message or call
-whose id shows that it followed reasoning that is missing ("without its required 'reasoning' item"). So the
+The server refuses a reasoning item "without its required following item". It also refuses a message or call,
+if its id shows that it followed reasoning that is missing ("without its required 'reasoning' item"). So the
 reasoning before a removed call is removed too. An item after removed reasoning keeps its content and loses
 its id; the id refers to nothing, because the server stores nothing. Records of a hosted tool's work need an
 id, so they are removed.
@@ -83,9 +83,10 @@ def unless_silent(entries: tuple[bytes, ...]) -> tuple[bytes, ...]:
 def settled(entries: Sequence[bytes]) -> list[bytes]:
     """A reply's entries, one result for each; b"" for an unanswered call of a provider tool.
 
-    The server refuses a history with such a call ("No tool output found"), and this package runs none.
+    The server refuses a history with an unanswered call ("No tool output found"), and this package does not
+    run provider tools.
     """
-    # All these items have names that end like this.
+    # The types of all these items end in this way.
     if not any(b'_call"' in entry or b'_request"' in entry for entry in entries):
         return list(entries)
     items = [_heads(entry) for entry in entries]
@@ -145,7 +146,7 @@ def unsigned(entries: Sequence[bytes]) -> list[bytes]:
 
 
 def is_signed(item: Mapping[str, Any]) -> bool:
-    """True if a reasoning item is bound to what stands before it: encrypted, or only an id."""
+    """True if a reasoning item is bound to the history before it: encrypted, or only an id."""
     return bool(item.get("encrypted_content")) or not item.get("content")
 
 

@@ -1,7 +1,7 @@
 """Uses the official `openai` client.
 
 Owns: which clients can be used, how one is made, and the client's exceptions.
-Must never know: how a body is sent, or what it holds.
+Must never know: how a body is sent, or its content.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Replies with sound: what of them is stored, and what a request repeats.
+"""Replies with sound: their stored form, and the form that a request repeats.
 
-Owns: the transcript as the text of such a message, the id until it expires, and the transcript afterwards.
-Must never know: a clock, or what else a message holds.
+Owns: the transcript as the message's text, the id until it expires, and the transcript afterwards.
+Must never know: a clock, or a message's other members.
 
 A response has ``audio: {id, data, transcript, expires_at}`` and null as its content. A request takes
 ``audio: {id}`` only, and refuses an id that has expired, an hour after the reply (openai 3.54,
 types/chat/chat_completion_audio). So a message is stored with its transcript as content, beside ``{id}``. A
-request sends one of the two: the id while it is valid, the content later. The ids that are valid stand in the
-state (`Reply.carried`), with their expiry. So only who sends a request needs a clock.
+request sends one of the two: the id while it is valid, the content later. The state holds the valid ids
+(`Reply.carried`), with their expiry. So only the sender of a request needs a clock.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ..wire.tolerance import as_dict, as_str, count
 __all__ = ["MARK", "carried_of", "has_sound", "sent", "transcript_of"]
 
 MARK: Final = "audio"
-"""The mark of a state with such a message. No other state is searched for one."""
+"""The mark of a state with a message with sound. Other states are not searched for one."""
 
 _LOST: Final = "[a spoken reply without a transcript]"
 _EARLY_MS: Final = 60_000
-"""So much earlier an id is taken for expired: the request is on its way for a while, and clocks differ."""
+"""An id counts as expired this much earlier: the request is on its way for a while, and clocks differ."""
 
 
 def has_sound(message: Mapping[str, Any]) -> bool:
@@ -35,7 +35,7 @@ def has_sound(message: Mapping[str, Any]) -> bool:
 
 
 def transcript_of(message: Mapping[str, Any]) -> str:
-    """What the sound says; "" without one."""
+    """The transcript of the sound; "" without sound."""
     return as_str(as_dict(message.get("audio")).get("transcript")) if has_sound(message) else ""
 
 

@@ -1,6 +1,6 @@
-"""Reads the sources that a server names beside a reply, or in a member of its own.
+"""Reads the sources that a server names beside a reply, or in a member that only this server has.
 
-Owns: the places and shapes of such lists. Must never know: what of the message is stored.
+Owns: the places and shapes of these lists. Must never know: the stored form of the message.
 
 ========================== ===================================================================================
 ``citations``              addresses, in the order of the marks ``[1]``, ``[2]`` in the text, at the top:
@@ -29,7 +29,7 @@ BESIDE: Final = ("citations", "search_results", "web_search")
 """The members beside the message that name sources."""
 
 _MOST: Final = 256
-"""So many sources of one list are read."""
+"""The largest number of sources that are read from one list."""
 
 
 def cited(beside: Mapping[str, bytes], executed: object = None) -> tuple[Citation, ...]:

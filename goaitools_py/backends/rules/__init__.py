@@ -1,4 +1,4 @@
-"""The sequence rules of each provider API, as far as they are known.
+"""The known sequence rules of each provider API.
 
 Owns: roles, shapes, and the pairing of calls with results, as pure functions over the provider's own JSON.
 Must never know: where a history comes from, how it is repaired, or who sends it.
@@ -28,11 +28,11 @@ def check_history(
     open_end: bool = False,
     unique_ids: bool = True,
 ) -> list[str]:
-    """Say which known rules of a provider a history breaks; an empty list means none.
+    """Say which known rules of a provider a history breaks; an empty list means a valid history.
 
-    The rules are those of documentation, schemas and recorded traffic. A server may have more.
+    The rules come from documentation, schemas and recorded traffic. A server may have more.
 
-    Checking takes time for each entry. A turn has to check only what is new: pass the new entries and, as
+    Checking takes time for each entry. A turn has to check only its new entries: pass them and, as
     `open_calls`, the calls that are open before them.
 
     Args:
@@ -40,9 +40,9 @@ def check_history(
         messages: The history's entries in order, as parsed JSON objects or as raw JSON bytes.
         open_calls: Ids of calls before `messages` that still wait for their results.
         open_end: Let calls at the very end wait for their results, as in the middle of a turn.
-        unique_ids: True: report "call id reused" if two exchanges use one call id. Real histories hold such
-            ids, and providers accepted them, so use False for a history that was accepted already, such as
-            an imported one.
+        unique_ids: True: report "call id reused" if two exchanges use one call id. Real histories do so, and
+            providers accepted them. So use False for a history that was accepted already, such as an
+            imported one.
 
     Returns:
         One sentence for each of the first 1,000 problems, with indexes into `messages` and call ids, never
@@ -55,7 +55,7 @@ def check_history(
 
 
 def check_entry(wire: str, entry: Mapping[str, Any] | bytes) -> list[str]:
-    """Say which known rules of a provider one entry breaks at any position; an empty list means none.
+    """Say which known rules of a provider one entry breaks at any position; an empty list: it is valid.
 
     Raises:
         ValueError: No rules are known for `wire`.
@@ -82,4 +82,4 @@ _RULES: Mapping[str, _Rules] = {
 }
 
 WIRES: tuple[str, ...] = tuple(_RULES)
-"""The provider APIs whose rules are known."""
+"""The provider APIs with known rules."""

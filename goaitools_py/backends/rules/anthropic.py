@@ -30,7 +30,7 @@ _HOSTED = ("server_tool_use", "mcp_tool_use")
 
 
 def problems(messages: Iterable[Mapping[str, Any] | bytes], frame: Frame) -> Iterator[str]:
-    """What a server of this provider API refuses in a history."""
+    """The problems for which a server of this provider API refuses a history."""
     waiting = set(frame.open_calls)
     families: dict[str, object] = {}
     hosted: set[str] = set()
@@ -100,7 +100,7 @@ def _answers(blocks: Sequence[Mapping[str, Any]], waiting: set[str], caller: str
 
 
 def _mismatches(blocks: Sequence[Mapping[str, Any]], families: Mapping[str, object]) -> Iterator[str]:
-    """The result of a toolset's member names the toolset, any other result names none."""
+    """Only the result of a toolset's member names a toolset: its own."""
     for block in blocks:
         call_id = block.get("tool_use_id")
         if block.get("type") == "tool_result" and isinstance(call_id, str) and call_id in families:
@@ -110,7 +110,7 @@ def _mismatches(blocks: Sequence[Mapping[str, Any]], families: Mapping[str, obje
 
 
 def entry_problems(message: object) -> Iterator[str]:
-    """What a server of this provider API refuses in a message at any position."""
+    """The problems for which a server of this provider API refuses a message at any position."""
     role = message.get("role") if isinstance(message, Mapping) else None
     if not isinstance(message, Mapping):
         yield "must be a JSON object"
@@ -153,7 +153,7 @@ def _text_shape(blocks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _is_blank(block: Mapping[str, Any]) -> bool:
-    """Text of white space only. Beside any other block it is taken (recorded 200)."""
+    """Text of white space only. Beside another block it is taken (recorded 200)."""
     text = block.get("text")
     return block.get("type") == "text" and isinstance(text, str) and text != "" and not text.strip()
 

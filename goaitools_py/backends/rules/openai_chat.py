@@ -2,11 +2,11 @@
 
 Owns: which histories of chat messages a provider accepts. Must never know: where a history comes from.
 
-Shapes: ChatCompletionMessageParam in openai's types/chat. That an assistant's calls are answered one by
-one, directly after it, is a rule of the server alone: "An assistant message with 'tool_calls' must be
-followed by tool messages responding to each 'tool_call_id'", and "messages with role 'tool' must be a
-response to a preceeding message with 'tool_calls'" (both 400). Where a compatible server takes more than
-OpenAI does, the wider rule holds: a state of this provider API may belong to any of them.
+Shapes: ChatCompletionMessageParam in openai's types/chat. One rule is the server's alone: results answer an
+assistant's calls one by one, directly after it. "An assistant message with 'tool_calls' must be followed by
+tool messages responding to each 'tool_call_id'", and "messages with role 'tool' must be a response to a
+preceeding message with 'tool_calls'" (both 400). Where a compatible server takes more than OpenAI does, the
+wider rule holds: a state of this provider API may belong to any of these servers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["entry_problems", "is_silent", "problems"]
 
 
 def problems(messages: Iterable[Mapping[str, Any] | bytes], frame: Frame) -> Iterator[str]:
-    """What a server of this provider API refuses in a history."""
+    """The problems for which a server of this provider API refuses a history."""
     waiting = set(frame.open_calls)
     caller = "an earlier message"
     answered: set[str] = set()
@@ -63,7 +63,7 @@ def problems(messages: Iterable[Mapping[str, Any] | bytes], frame: Frame) -> Ite
 
 
 def entry_problems(message: object) -> Iterator[str]:
-    """What a server of this provider API refuses in a message at any position."""
+    """The problems for which a server of this provider API refuses a message at any position."""
     if not isinstance(message, Mapping):
         yield "must be a JSON object"
         return
@@ -76,8 +76,8 @@ def entry_problems(message: object) -> Iterator[str]:
 
 
 def is_silent(message: Mapping[str, Any]) -> bool:
-    """True for an assistant's message that says nothing: no text, no call, no refusal, no sound or picture.
-    Its reasoning, and what servers note for themselves, does not count. A member that nobody knows does."""
+    """True for an assistant's empty message: no text, no call, no refusal, no sound or picture.
+    Its reasoning, and the servers' own notes, do not count. An unknown member counts."""
     for key, value in message.items():
         if key not in _SILENT and (value if key in _SAYING else value is not None):
             return False
@@ -98,7 +98,7 @@ _SILENT: Final = frozenset(
 
 
 def _says(part: Any) -> bool:
-    """True for a part of content that is not reasoning, and no empty text."""
+    """True for a part of content that is not reasoning and not an empty text."""
     match part:
         case {"type": "text", "text": words} | {"type": "refusal", "refusal": words}:
             return bool(words)

@@ -5,11 +5,11 @@ Owns: which histories of input items a provider accepts. Must never know: where 
 Shapes: ResponseInputItemParam in openai's types/responses. The rest are rules of the server alone, known by
 its refusals: "No tool output found for function call", "No tool call found for function call output", and
 "Item of type 'reasoning' was provided without its required following item" (all 400, the first and the last
-recorded). Items of one reply may stand in any order, so others of them may stand between calls and results;
-an assistant's message that is no item of a reply, having no type, may not (recorded 400). Where a compatible
-server takes more than OpenAI does, the wider rule holds. Calls of provider tools that the client runs are
-answered as functions are, an approval request by its response; those that the server runs (a shell in a
-container, a search for tools) pass, and so do items of unknown types.
+recorded). Items of one reply may stand in any order, so other items may stand between calls and results. But
+an assistant's message without a type is not an item of a reply, and may not stand there (recorded 400). Where
+a compatible server takes more than OpenAI does, the wider rule holds. Calls of provider tools that the client
+runs are answered like functions, an approval request by its response. Calls that the server runs (a shell in
+a container, a search for tools) pass, and so do items of unknown types.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _call_id(item: Mapping[str, Any], kind: str | None) -> object:
 
 
 def problems(messages: Iterable[Mapping[str, Any] | bytes], frame: Frame) -> Iterator[str]:
-    """What a server of this provider API refuses in a history."""
+    """The problems for which a server of this provider API refuses a history."""
     waiting: dict[str, str | None] = dict.fromkeys(frame.open_calls)  # None: a function or a custom tool
     caller = "an earlier item"
     answered: set[str] = set()
@@ -119,7 +119,7 @@ def problems(messages: Iterable[Mapping[str, Any] | bytes], frame: Frame) -> Ite
 
 
 def entry_problems(item: object) -> Iterator[str]:
-    """What a server of this provider API refuses in an item at any position."""
+    """The problems for which a server of this provider API refuses an item at any position."""
     kind = _kind(item) if isinstance(item, Mapping) else None
     if not isinstance(item, Mapping) or kind is None:
         yield "must be a JSON object with a type or a role"
@@ -128,7 +128,7 @@ def entry_problems(item: object) -> Iterator[str]:
 
 
 def _kind(item: Mapping[str, Any]) -> str | None:
-    """The role of a message, the type of any other item; None if there is neither."""
+    """The role of a message, the type of another item; None if both are missing."""
     kind = item.get("type")
     if kind not in (None, "message"):
         return kind if is_name(kind) else None
@@ -213,7 +213,7 @@ def _names(item: Mapping[str, Any], *keys: str) -> Iterator[str]:
 
 
 def _no_shape(item: Mapping[str, Any]) -> Iterator[str]:
-    # A message of an unknown role has no type, or that of a message.
+    # A message of an unknown role has no type, or the type "message".
     return iter(()) if item.get("type") not in (None, "message") else _message_shape(item)
 
 

@@ -1,10 +1,10 @@
-"""Replies between provider APIs: the JSON of one in neutral pieces, and pieces as the JSON of another.
+"""Translates replies: the JSON of one provider API into neutral pieces, and pieces into the JSON of another.
 
 Owns: which provider API is read and written where. Must never know: a state, a turn, or why it is asked.
 
-What a user, a tool or the system says needs nothing of this: the dialects read and write it. A model's reply
+Messages of a user, a tool or the system do not need this: the dialects read and write them. A model's reply
 has parts that only its own provider API knows, such as signed thinking and the work of hosted tools. So each
-provider API has a reader, which names what cannot go along, and a writer.
+provider API has a reader, which names the parts that are lost, and a writer.
 """
 
 from __future__ import annotations

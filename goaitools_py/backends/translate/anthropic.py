@@ -1,6 +1,6 @@
-"""A reply of Anthropic's Messages API in neutral pieces, and pieces as such a reply.
+"""Reads a reply of Anthropic's Messages API into neutral pieces, and writes pieces as a reply.
 
-Owns: what each block of this provider API says. Must never know: another provider API, a state.
+Owns: the content of each block of this provider API. Must never know: another provider API, a state.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _block(raw: bytes, block: dict[str, Any]) -> Iterator[Piece]:
 
 
 def written(text: str, calls: Sequence[ToolCall]) -> tuple[list[bytes], int]:
-    """One message, and how many calls had arguments that are no JSON object. No message if there is nothing
+    """One message, and how many calls had arguments that are not a JSON object. No message if nothing is left
     that this provider API takes."""
     blocks: list[bytes] = []
     if text and (calls or text.strip()):
@@ -89,7 +89,7 @@ _DEEPEST: Final = rawjson.MAX_DEPTH - 3
 
 
 def _input(call: ToolCall) -> bytes | None:
-    """The arguments as the bytes of an object; None if they are none."""
+    """The arguments as the bytes of an object; None if they are not an object."""
     if call.kind == "custom":
         return rawjson.dumps({"input": call.arguments})
     try:

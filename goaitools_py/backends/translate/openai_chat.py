@@ -1,4 +1,4 @@
-"""A reply of Chat Completions in neutral pieces, and pieces as such a reply.
+"""Reads a reply of Chat Completions into neutral pieces, and writes pieces as a reply.
 
 Owns: where a message of this provider API holds its content. Must never know: another provider API, a state.
 """
@@ -62,7 +62,7 @@ def _content(view: dict[str, Any]) -> Iterator[Piece]:
 
 
 def written(text: str, calls: Sequence[ToolCall]) -> tuple[list[bytes], int]:
-    """One message. The second value counts arguments that could not be written: none."""
+    """One message. The second value counts arguments that could not be written: always 0."""
     message: dict[str, Any] = {"role": "assistant", "content": text or None}
     if calls:
         message["tool_calls"] = [_tool_call(call) for call in calls]

@@ -1,6 +1,6 @@
-"""A reply of the Responses API in neutral pieces, and pieces as such a reply.
+"""Reads a reply of the Responses API into neutral pieces, and writes pieces as a reply.
 
-Owns: what each item of this provider API says. Must never know: another provider API, a state.
+Owns: the content of each item of this provider API. Must never know: another provider API, a state.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _sources(text: Mapping[str, Any]) -> Iterator[Piece]:
 
 
 def written(text: str, calls: Sequence[ToolCall]) -> tuple[list[bytes], int]:
-    """The items. The second value counts arguments that could not be written: none.
+    """The items. The second value counts arguments that could not be written: always 0.
 
     The text has a type, so that it is an item of the reply; it needs no id in this form.
     """

@@ -1,6 +1,6 @@
-"""What a model's reply consists of, in words that no provider API owns: texts, calls, results, losses.
+"""The neutral pieces of a model's reply: texts, calls, results, losses.
 
-Owns: these values, the text that stands for a hosted tool's work, and the ids that each provider API takes.
+Owns: these values, the text that replaces a hosted tool's work, and the ids that each provider API takes.
 Must never know: a provider's JSON, or a state.
 """
 
@@ -19,12 +19,12 @@ from ...types.render import user_text
 __all__ = ["Called", "LossKind", "Lost", "Piece", "Said", "call_id", "hosted", "outcome", "reply_text"]
 
 LossKind = Literal[
-    "arguments",  # the arguments of a call are no JSON object; the call has {} now
+    "arguments",  # the arguments of a call are not a JSON object; the call has {} now
     "archive",  # turns that a cut took out stay in the archive as they were; that cut cannot be undone
-    "call_id",  # a call whose id an earlier call has got another one; its result too
+    "call_id",  # a call with the id of an earlier call has got another id; its result too
     "carried",  # a value that later requests had to repeat, such as the id of a container, is gone
     "citations",  # the links from a reply's text to its sources are gone; `HistoryTurn.citations` has them
-    "compaction",  # a compaction of the provider became text as far as it can be read
+    "compaction",  # the readable part of a provider's compaction became text
     "custom_call",  # a call of a tool that takes free text became a call with {"input": text}
     "empty",  # a message without any content was left out, or got a word in its place
     "hosted_tool",  # the work of a tool that the provider runs became text
@@ -39,11 +39,11 @@ LossKind = Literal[
     "tool_name",  # the name of a tool was cut or changed
     "unread",  # a part that this release cannot read
 ]
-"""What did not go along to another provider API."""
+"""Parts that are lost on the way to another provider API."""
 
 
 class Said(Value, frozen=True):
-    """Text of a reply. `is_hosted`: it stands for the work of a tool that the provider ran."""
+    """Text of a reply. `is_hosted`: it replaces the work of a tool that the provider ran."""
 
     _unshown = frozenset({"text"})
 
@@ -58,7 +58,7 @@ class Called(Value, frozen=True):
 
 
 class Lost(Value, frozen=True):
-    """Something that no other provider API can have. `count`: how often."""
+    """A part that other provider APIs cannot hold. `count`: how often."""
 
     kind: LossKind
     count: int = 1
@@ -89,7 +89,7 @@ _LEFT_OUT: Final = frozenset(
         "type",
     }
 )
-"""Members of a hosted tool's items that say nothing to a reader."""
+"""Members of a hosted tool's items without meaning for a reader."""
 
 _MOST_ITEMS: Final = 20
 _MOST_CHARACTERS: Final = 2_000
@@ -97,7 +97,7 @@ _MOST: Final = 8_000
 
 
 def hosted(name: str, given: Any) -> Said:
-    """The text for a hosted tool's call, or for its result: its name, and what it was given or found.
+    """The text for a hosted tool's call, or for its result: its name, and its input or its findings.
 
     The text is bounded: 20 elements of a list, 2,000 characters of a string, 8,000 in all.
     """
@@ -112,7 +112,7 @@ def _readable(value: Any) -> Any:
     if isinstance(value, str):
         return value if len(value) <= _MOST_CHARACTERS else value[: _MOST_CHARACTERS - 1] + "…"
     if isinstance(value, Mapping):
-        # Base64 is nothing to read.
+        # Base64 is not for readers.
         hidden = _LEFT_OUT | ({"data"} if value.get("type") == "base64" else set())
         found = {name: _readable(one) for name, one in value.items() if name not in hidden}
         return {name: one for name, one in found.items() if one not in (None, "", {}, [])}
@@ -122,7 +122,7 @@ def _readable(value: Any) -> Any:
 
 
 def outcome(name: str) -> str:
-    """What the result of a hosted tool is called in the text."""
+    """The name for a hosted tool's result in the text."""
     return f"{name} result"
 
 

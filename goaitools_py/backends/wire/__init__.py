@@ -1,4 +1,4 @@
-"""What the rooms of all provider APIs share: parts of requests, errors in answers, tolerance, joined pieces.
+"""Shared code of all provider APIs: parts of requests, errors in answers, tolerance, joined pieces.
 
-Owns: nothing that only one provider API has. Must never know: a provider's room.
+Owns: code that several provider APIs use. Must never know: a provider's room.
 """

@@ -1,4 +1,4 @@
-"""What the replies of several provider APIs have in common: errors inside a 200, and odd tool calls.
+"""Common parts of the replies of several provider APIs: errors inside a 200, and odd tool calls.
 
 Owns: how a call is changed so that servers accept it in the history. Must never know: a message, an item, a
 stream.
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 OPENAI_FAMILIES: Final = frozenset({"openai", "azure"})
-"""Families whose servers check requests against the published request type."""
+"""Families that check requests against the published request type."""
 
 _UNCLEAN: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
@@ -41,7 +41,7 @@ _UNCLEAN: Final = re.compile(r"[^a-zA-Z0-9_-]")
 def error_fault(error: object, *, text: str = "") -> ProtocolFault:
     """The fault for an error object inside a 200 response.
 
-    `text`: what the model had said before the error. The reply broke off then, whatever the error is: the
+    `text`: the model's text before the error. With text, the reply broke off, for every kind of error: the
     provider took the request, and has charged for the text.
     """
     fault = fault_of_error(error)
@@ -70,7 +70,7 @@ servers)."""
 
 
 def broken_off(word: str, text: str) -> ProtocolFault:
-    """The fault of a reply that ends with one of these words. `text`: what the model had said."""
+    """The fault of a reply that ends with one of these words. `text`: the model's text before the end."""
     if text:
         fault = Fault(kind="interrupted", code=word, retryable=True)
     else:
@@ -84,14 +84,14 @@ _MINIMAX: Final = {
     **dict.fromkeys((1000, 1001, 1013, 1024, 1033), 500),
     1008: 402,
 }
-"""Codes of MiniMax's ``base_resp`` as statuses (platform.minimax.io, error codes, seen 2026-11). Any other
+"""Codes of MiniMax's ``base_resp`` as statuses (platform.minimax.io, error codes, seen 2026-11). Every other
 one refuses the request."""
 
 
 def misplaced_error(body: bytes) -> Mapping[str, Any] | None:
-    """The error of an answer without a reply, where it stands in no member ``error``; None if there is none.
+    """The error of an answer without a reply and without a member ``error``; None without an error.
 
-    MiniMax writes ``base_resp`` with a code of its own, vLLM an object of the kind "error", Cloudflare a list
+    MiniMax writes ``base_resp`` with its own code, vLLM an object of the kind "error", Cloudflare a list
     ``errors``, DashScope ``code`` and ``message`` at the top.
     """
     root = object_of(body)
@@ -121,7 +121,7 @@ def left_over(halves: Halves) -> list[Delta]:
 
 
 def shape_of(body: bytes, *, lacks: str) -> str:
-    """Describe a body that is not a reply, without quoting it. `lacks`: what a JSON object does not have."""
+    """Describe a body that is not a reply, without quoting it. `lacks`: the member that an object lacks."""
     start = body.lstrip()[:1]
     if not start:
         return "it is empty"
@@ -136,7 +136,7 @@ def shape_of(body: bytes, *, lacks: str) -> str:
 
 
 def made_call_id(seed: bytes, position: int) -> str:
-    """Make an id for a call that has none. The same response gives the same id."""
+    """Make an id for a call without one. The same response gives the same id."""
     return "call_" + hashlib.sha256(seed + str(position).encode()).hexdigest()[:24]
 
 

@@ -1,21 +1,20 @@
-"""Reads what a server says that a request has consumed: tokens, and money.
+"""Reads the consumption of a request from the server's usage object: tokens, and money.
 
 Owns: how the counts of a usage object make one `Usage`, and how the usages of a stream make one object.
 Must never know: which provider API a usage is of.
 
-The servers do not agree on what a count includes. Input and output together are what the server's own total
-says:
+The servers count differently. Here, input and output together equal the server's own total:
 
 ====================================== ============================================================
-what the server says                   what it means
+the server's counts                    meaning
 ====================================== ============================================================
 a total above input and output         the rest is reasoning, and is billed as output: xAI's
                                        endpoint (vercel/ai#12425: 1 + 386 of 399), Gemini's
                                        (Clarifai/clarifai-python#978: 424 of 1,016)
 the same, with seconds of sound, or    the rest is input: Mistral's sound, a cache that is counted
 with more cached tokens than input     apart
-more reasoning than output             the reasoning is not in the output, whatever the total says,
-                                       which a gateway may have added up itself
+more reasoning than output             the reasoning is not in the output, also if the total
+                                       disagrees: a gateway may have added it up itself
 ====================================== ============================================================
 
 The counts are of 2026-11. The total of every other recorded usage is input and output (1,500 of 1,500).
@@ -50,7 +49,7 @@ def consumed(
     Args:
         read: The input.
         written: The output.
-        total: What the server says is the sum; 0 if it does not say so.
+        total: The sum as the server states it; 0 if it does not.
         cached: Input from the cache.
         cache_write: Input that was written to the cache.
         reasoning: Reasoning, within the output or beside it.
@@ -82,11 +81,11 @@ _AMOUNT: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,20})?")
 
 
 def cost_of(usage: Mapping[str, Any], metadata: object = None) -> Decimal | None:
-    """What the server says that the request has cost, in US dollars; None if it does not say so.
+    """The cost of the request in US dollars, as the server states it; None if it does not.
 
     xAI has ``cost_in_usd_ticks``, Perplexity ``cost.total_cost``, and OpenRouter ``cost``. With a user's own
-    key of the provider behind it (``is_byok``), OpenRouter's cost is its fee, and the provider's bill stands
-    beside it. A ``cost`` of any other server may be in any currency, so it does not count.
+    key of the provider behind it (``is_byok``), OpenRouter's cost is its fee, and the provider's bill is
+    added. A ``cost`` of another server may be in any currency, so it does not count.
 
     `metadata`: the ``provider_metadata`` of a message. Vercel's AI Gateway has ``gateway.cost`` there, a text
     (vercel.com/docs/ai-gateway, seen 2026-11).
@@ -138,8 +137,8 @@ with other members."""
 def merged(known: bytes, newer: bytes) -> bytes:
     """The usage of a stream after another event with one. Counts are totals, so each replaces the one before.
 
-    An event that counts nothing of the input, or nothing of the output, does not speak of it: some gateways
-    end a stream with zeros. Beside a number a zero is one (recorded of Anthropic: the first event has the
+    If an event has only zeros for the input, or for the output, these do not count: some gateways end a
+    stream with zeros. A zero beside another number counts (recorded of Anthropic: the first event has the
     cache that a compaction read, and the last one 0 beside the input that follows).
     """
     if known in (b"", b"null") or len(known) > _LONGEST:

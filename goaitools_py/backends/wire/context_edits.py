@@ -4,8 +4,8 @@ Owns: the member ``context_management``, and the betas that it needs. Must never
 
 Sources: anthropic 2.12, types/beta (``clear_thinking_20251015``, ``clear_tool_uses_20250919``,
 ``compact_20260112``), openai 3.54, types/responses/response_create_params.py; recorded requests of both.
-That the clearing of thinking comes first: platform.claude.com, context editing; docs.rs/adk-anthropic. That
-it needs thinking: the 400 in anthropics/claude-code#11971.
+Clearing of thinking comes first: platform.claude.com, context editing; docs.rs/adk-anthropic. It
+needs thinking: the 400 in anthropics/claude-code#11971.
 """
 
 from __future__ import annotations

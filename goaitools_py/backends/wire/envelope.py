@@ -1,10 +1,10 @@
-"""Reads the outermost object of what a provider sent, although a member is of an unexpected type.
+"""Reads the outermost object of a provider's JSON, even if a member has an unexpected type.
 
 Owns: the one lenient reader for the envelopes of all provider APIs. Must never know: any envelope.
 
 A dialect names the members that it wants in a `msgspec.Struct`. msgspec reads almost every reply in one
 pass. It refuses a reply in which a member has another type than the struct says, or in which a string holds
-half an emoji. Such a reply is paid for, so it is read again, member by member: a member that cannot be read
+half an emoji. That reply is paid for, so it is read again, member by member: a member that cannot be read
 takes its default, and the others keep their values.
 """
 
@@ -20,7 +20,7 @@ from ...base import rawjson
 __all__ = ["REFUSALS", "Envelope", "error_in"]
 
 REFUSALS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for JSON that a more patient reader may still understand."""
+"""Exceptions of msgspec for JSON that a more tolerant reader may still understand."""
 
 _MAX_DIGITS: Final = 15
 """The longest whole number that every JSON reader holds exactly."""
@@ -43,7 +43,7 @@ class Envelope(Generic[_T]):
         """Read an object.
 
         Raises:
-            RawJSONError: It is no JSON object.
+            RawJSONError: It is not a JSON object.
         """
         try:
             return self._decoder.decode(data)
@@ -88,7 +88,7 @@ def _item(type: Any, raw: bytes) -> Any:
 
 
 def error_in(raw: bytes) -> object:
-    """What a reply says of its failure: None if nothing, and a word if that cannot be read.
+    """The error in a reply: None without one, and a word if the error cannot be read.
 
     An error that cannot be read is still an error.
     """

@@ -1,16 +1,18 @@
 """Merges a caller's `extra_body` into the members of a request: one rule for every provider API.
 
-Owns: what wins, what is merged, and what may never be set. Must never know: a provider API's own members.
+Owns: which value wins, which members are merged, and which may never be set. Must never know: a provider
+API's own members.
 
 The rule:
 
 1. A member of `extra_body` wins over the setting that writes the same member.
-2. None leaves the member out of the request, whatever wrote it.
+2. None leaves the member out of the request, also if a setting wrote it.
 3. The objects in `MERGED` are merged, one level deep: a setting gives one part of them and `extra_body`
-   another. Where both give the same key, `extra_body` wins. Every other object is replaced, because most of
-   them are variants told apart by ``type``, and half of one variant is no other variant.
+   another. Where both give the same key, `extra_body` wins. Every other object is replaced as a whole,
+   because most of them are variants with a ``type``, and a mixture of two variants is not valid.
 4. Items that a dialect needs in a list stay in it, behind the caller's.
-5. What would take over the history, the way of answering, or the conversation's state is a `ValueError`.
+5. A member that would take over the history, the way of answering, or the conversation's state is a
+   `ValueError`.
 """
 
 from __future__ import annotations
@@ -24,11 +26,11 @@ from ...base.values import Value
 __all__ = ["MERGED", "WRITTEN_HERE", "Refused", "encoded", "with_extra"]
 
 MERGED: Final = frozenset({"reasoning", "thinking", "output_config", "text"})
-"""Objects of which an option writes a part: `reasoning_effort`, `thinking_budget_tokens` or `output_type`."""
+"""Objects with a part that an option writes: `reasoning_effort`, `thinking_budget_tokens`, `output_type`."""
 
 
 class Refused(Value, frozen=True):
-    """Why a member may not be set, and the values that it may have all the same."""
+    """Why a member may not be set, and the values that are allowed nevertheless."""
 
     why: str
     but: tuple[Any, ...] = ()
@@ -44,17 +46,17 @@ def with_extra(
     refused: Mapping[str, Refused],
     needed: Mapping[str, Sequence[Any]] | None = None,
 ) -> dict[str, Any]:
-    """The members that settings write, with `extra_body` merged in. None: the member is to be left out.
+    """The members that settings write, with `extra_body` merged in. None: leave the member out.
 
     Args:
         values: Members that settings write, by name.
         extra: The caller's `extra_body`.
         refused: Members that `extra_body` may not set.
-        needed: Lists, by member, whose items a request always has.
+        needed: Items that a request always has, as a list for each member.
 
     Raises:
         ValueError: `extra_body` sets a member that it may not set.
-        TypeError: What `extra_body` gives for one of `needed` is no list.
+        TypeError: The value in `extra_body` for one of `needed` is not a list.
     """
     for key, refusal in refused.items():
         if key in extra and extra[key] not in refusal.but:

@@ -1,9 +1,10 @@
-"""Settings that were not written for the model that is asked: what every provider API changes alike.
+"""Fits settings that were written for another model: the changes that all provider APIs share.
 
 Owns: `Fitting`, the settings while they are fitted, and the rules that depend on the model alone.
 Must never know: a provider API's own members, or where a setting was kept.
 
-What a caller writes for a model is never changed here. If a provider refuses that, its error is the answer.
+Settings that a caller wrote for the model are never changed here. If a provider refuses one, its error is the
+answer.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Fitting:
 
     Attributes:
         model: The model's name.
-        known: What is known of it.
+        known: The model's known capabilities.
         has_tools: True if the request offers tools.
         settings: All settings, the given ones over the kept ones.
     """
@@ -48,17 +49,17 @@ class Fitting:
         return any(name in self._kept and name in self.settings for name in names)
 
     def kept(self, name: str) -> Any:
-        """The value of a kept setting; None if there is none."""
+        """The value of a kept setting; None if it is not set."""
         return self.settings.get(name) if name in self._kept else None
 
     def drop(self, name: str, why: str) -> None:
-        """Leave a kept setting out. Nothing happens to a given one."""
+        """Leave a kept setting out. A given one stays."""
         if self.is_kept(name):
             del self.settings[name]
             self._notes.append(f"{name} is left out: {why}")
 
     def change(self, name: str, value: Any, why: str) -> None:
-        """Give a kept setting another value. Nothing happens to a given one."""
+        """Give a kept setting another value. A given one stays."""
         if self.is_kept(name) and self.settings[name] != value:
             self.settings[name] = value
             self._notes.append(f"{name} is now {value!r}: {why}")
@@ -76,7 +77,7 @@ class Fitting:
 def near_effort(word: str, known: tuple[str, ...]) -> str | None:
     """The strongest effort that a model takes and that is not above `word`; else the weakest that it takes.
 
-    None: the model takes none, or the word is none of `EFFORTS`.
+    None: the model takes no effort, or the word is not in `EFFORTS`.
     """
     rank = _RANK.get(word)
     if rank is None or not known:

@@ -1,20 +1,20 @@
 """Joins the pieces of a streamed value.
 
 Owns: which strings, lists, objects and calls are continued, and which are repeated. Must never know: an
-event, the names in a delta, what of a message is stored.
+event, the names in a delta, the stored form of a message.
 
 The rule, for every member of a message, a part, a call or an object in them:
 
 1. null adds nothing. An empty string after another value adds nothing.
 2. Strings that come in pieces are joined: text, reasoning, arguments.
 3. A name, an id, a type, a signature and the like (`ONCE`) come whole: the last value counts.
-4. For any other member all pieces are compared. If they are equal, the value was repeated and is kept once.
+4. For every other member all pieces are compared. If they are equal, the value was repeated and is kept once.
    Different strings are pieces of one string and are joined. Lists are joined, and typed parts in them are
    continued like the parts of a message. Objects are joined member by member, by this rule. Of numbers,
    booleans and values of different kinds the last one counts.
 
 So a stream that is cut at other places gives the same message. There is one exception: an unknown string
-whose pieces are all equal ("ha", "ha") looks like a repeated one, and is kept once.
+with equal pieces ("ha", "ha") looks like a repeated one, and is kept once.
 
 LiteLLM streams one signed block as parts ``{"type":"thinking","thinking":"…","signature":""}`` and a last one
 with the signature (its stream_chunk_builder joins them so; seen 2026-11); Mistral's reasoning models send
@@ -281,8 +281,8 @@ class _Call:
 
 
 class _OneObject:
-    """Tells whether the pieces of a text make one JSON object. It reads each piece once, however often it is
-    asked: servers that repeat a call's name with each piece make it asked for each."""
+    """Tells whether the pieces of a text make one JSON object. It reads each piece once, also if it is asked
+    often: some servers repeat a call's name with each piece, and each name is a question."""
 
     __slots__ = ("_depth", "_found", "_in_string", "_is_escaped", "_read")
 
@@ -413,7 +413,7 @@ _OBJECTS: Final = msgspec.json.Decoder(list[Object])
 
 
 def text_of(raw: msgspec.Raw) -> str | None:
-    """The string that a span is, None if it is something else."""
+    """The string in a span; None if the span holds another value."""
     try:
         return _TEXT.decode(raw)
     except REFUSALS:

@@ -1,6 +1,6 @@
 """Reads replies that nest deeper than this package's JSON reader allows.
 
-Owns: what is cut from such a reply, and how it is read again. Must never know: what a reply means.
+Owns: the cut of these replies, and how they are read again. Must never know: the meaning of a reply.
 
 A reply is paid for, so it is kept: a container below the deepest level becomes null. The arguments of a tool
 call are not changed silently. An object of arguments becomes a JSON string of its own text, which every
@@ -19,11 +19,11 @@ from ..base import ProtocolFault, Reply
 __all__ = ["read_again", "shallow"]
 
 _ARGUMENTS: Final = ("arguments", "input")
-"""Members that hold what a model wrote for a tool: Chat Completions and Responses; Anthropic."""
+"""Members with a model's input for a tool: Chat Completions and Responses; Anthropic."""
 
 
 def shallow(data: bytes) -> bytes:
-    """Cut what nests too deep; `data` itself if nothing does."""
+    """Cut containers that nest too deep; `data` itself if nothing is cut."""
     return rawjson.pruned(data, as_text=_ARGUMENTS)
 
 
@@ -37,7 +37,7 @@ def _without_done(body: bytes) -> bytes:
 
 
 def read_again(body: bytes, read: Callable[[bytes], Reply]) -> Reply:
-    """Read a body, without ``[DONE]`` behind it. If it cannot be read, cut what nests too deep and read it
+    """Read a body, without ``[DONE]`` behind it. If it cannot be read, cut the deepest containers and read it
     once more.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The parts of a request that several provider APIs write alike: media, tools, cache key, body.
+"""The parts of a request that several provider APIs write in the same way: media, tools, cache key, body.
 
 Owns: the bytes that do not depend on the provider API. Must never know: a role, a reply.
 """
@@ -65,7 +65,7 @@ def image_problem(part: Image, wire: str, *, is_strict: bool) -> str:
 
 
 def check_image(part: Image, wire: str, *, is_strict: bool) -> None:
-    """Raise `ValueError` for a picture of which `image_problem` says why it is not taken."""
+    """Raise `ValueError` for a picture that the provider does not take, with the text of `image_problem`."""
     if why := image_problem(part, wire, is_strict=is_strict):
         raise ValueError(why)
 
@@ -93,7 +93,7 @@ def placeholder(part: Image | Document | Audio, why: str) -> str:
 def tool_list(
     tools: Sequence[ToolSpec | ProviderTool], function: Callable[[ToolSpec], dict[str, Any]]
 ) -> bytes:
-    """Write the tool list; b"" for none.
+    """Write the tool list; b"" without tools.
 
     Functions come first, sorted by name. Provider tools follow, sorted by the digest of their JSON. The keys
     of a schema keep their order, because the model reads them in that order.
@@ -164,7 +164,7 @@ _name = lru_cache(maxsize=256)(rawjson.dumps)
 
 
 def body_of(members: Mapping[str, bytes], history: Iterable[bytes], *, key: str) -> bytes:
-    """Write the body with one join. A member whose value is b"" is left out.
+    """Write the body with one join. A member with the value b"" is left out.
 
     Args:
         members: The JSON of each member, in the order of the body. The value of `key` is ignored.

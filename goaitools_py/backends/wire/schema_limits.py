@@ -6,8 +6,8 @@ Source: developers.openai.com, structured outputs, "Limitations on nesting depth
 total string size" and "Limitations on enum size", as of February 2026. Until 2025 the server's own numbers
 were 100 properties, 5 levels, 500 enum values and 15,000 characters.
 
-The page does not say how a definition counts that is used in several places. Here it counts once, and a level
-is an object. So a schema that is refused here is above the limit in each way to count.
+The page does not say how to count a definition that is used in several places. Here it counts once, and a
+level is an object. So a schema that is refused here is above the limit in every way to count.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ LONG_CHOICES: Final = 250
 """An enum of texts with more values than this has a limit of its own."""
 
 MOST_CHARACTERS_OF_A_LONG_ENUM: Final = 15_000
-"""Characters of all values of such an enum."""
+"""Characters of all values of a long enum."""
 
 
 def too_large_for_openai(schema: Mapping[str, Any], name: str) -> tuple[str, str] | None:
-    """The place in the type where a limit is passed, and which limit; None if there is room for all of it.
+    """The place in the type where a limit is passed, and which limit; None if the type is small enough.
 
     Args:
         schema: The strict form of the schema.
-        name: That of the type.
+        name: The type's name.
     """
     count = _Count(schema)
     try:
@@ -62,7 +62,7 @@ class _TooMuch(Exception):  # noqa: N818 - goes no further than this file
 
 
 class _Count:
-    """What was counted so far. A definition is walked again only where it stands deeper than before."""
+    """The counts so far. A definition is walked again only where it stands deeper than before."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root

@@ -1,10 +1,9 @@
-"""What of a schema a provider cannot take, with the place in the type where it stands.
+"""Finds the parts of a schema that a provider cannot take, and their places in the type.
 
 Owns: the rules, each with its source. Must never know: a type, pydantic, an SDK.
 
 A schema is checked before anything is sent. The servers answer 400, and name the place in their own schema
-and not in the caller's type. Compatible servers take more, so a dialect asks only for those hosts whose rules
-are known.
+and not in the caller's type. Compatible servers take more, so a dialect asks only for hosts with known rules.
 """
 
 from __future__ import annotations
@@ -41,11 +40,11 @@ _NO_TYPE: Final = "a value of any type; say which types it may have"
 _RECURSIVE: Final = "a type that contains itself"
 
 Rule = Callable[[Mapping[str, Any]], str]
-"""Says what is wrong with one schema, without those inside it; "" for nothing."""
+"""Names the problem of one schema, without inner schemas; "" if it is valid."""
 
 
 def refuse_at_openai(schema: Mapping[str, Any], name: str) -> None:
-    """Raise ValueError if OpenAI would refuse the strict form of a schema. `name`: that of the type."""
+    """Raise ValueError if OpenAI would refuse the strict form of a schema. `name`: the type's name."""
     if (found := too_large_for_openai(schema, name)) is not None:
         path, limit = found
         raise ValueError(_refusal("OpenAI's strict schemas", path, limit))
@@ -54,14 +53,14 @@ def refuse_at_openai(schema: Mapping[str, Any], name: str) -> None:
 
 def refuse_at_anthropic(schema: Mapping[str, Any], name: str) -> None:
     """Raise ValueError if Anthropic cannot take a schema, or if its strict form would lose a part. `name`:
-    that of the type."""
+    the type's name."""
     _refuse("Anthropic's schemas", schema, name, _at_anthropic, refuses_recursion=True)
 
 
 def doubtful(schema: Mapping[str, Any], name: str) -> list[str]:
-    """The places of a schema that a compatible server may refuse, each with what stands there.
+    """The places of a schema that a compatible server may refuse, each with its problem.
 
-    The rules of such a server are not known. OpenAI's are those that most servers have a part of.
+    The rules of a compatible server are not known. Most servers have a part of OpenAI's rules.
     """
     written = openai_strict(schema)
     found: dict[str, str] = {}

@@ -1,10 +1,11 @@
 """The two strict forms of a JSON Schema: OpenAI's and Anthropic's.
 
-Owns: two pure walks, which give what `openai.lib._pydantic` (openai 3.54) and `anthropic.transform_schema`
-(anthropic 2.12) give; tests compare them over many types. Must never know: a type, pydantic, an SDK.
+Owns: two pure walks, with the same results as `openai.lib._pydantic` (openai 3.54) and
+`anthropic.transform_schema` (anthropic 2.12); tests compare them over many types. Must never know: a type,
+pydantic, an SDK.
 
-One difference is meant: OpenAI refuses ``oneOf``, which pydantic writes for unions with a discriminator, and
-its SDK sends it all the same. Here it becomes ``anyOf``.
+One difference is intended: pydantic writes ``oneOf`` for unions with a discriminator. OpenAI refuses it, but
+its SDK sends it. Here it becomes ``anyOf``.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _FORMATS: Final = frozenset(
 
 
 def referred(root: Mapping[str, Any], reference: str) -> Any:
-    """What ``#/$defs/Name`` refers to. KeyError if it is not there."""
+    """The definition at ``#/$defs/Name``. Raises KeyError if it is not there."""
     found: Any = root
     for key in reference.removeprefix("#/").split("/"):
         found = found[key.replace("~1", "/").replace("~0", "~")]
@@ -63,8 +64,8 @@ def _without_one_of(value: Any) -> Any:
 
 
 def _closed(schema: Schema, root: Schema) -> Schema:
-    """Change a schema, which nobody else holds, and return it. References look into `root`, whose definitions
-    are closed first."""
+    """Change a schema in place and return it; the caller must own it. References look into `root`; its
+    definitions are closed first."""
     for name in ("$defs", "definitions"):
         for definition in schema.get(name, {}).values():
             _closed(definition, root)
@@ -98,7 +99,7 @@ def _closed(schema: Schema, root: Schema) -> Schema:
 
 
 def anthropic_strict(schema: Mapping[str, Any]) -> Schema:
-    """The schema with closed objects. What Anthropic's schemas do not have is told in the description.
+    """The schema with closed objects. Keywords that Anthropic does not have move into the description.
 
     Raises:
         ValueError: A part says nothing about its value.
@@ -133,7 +134,7 @@ def anthropic_strict(schema: Mapping[str, Any]) -> Schema:
 
 
 def _literals(left: Schema) -> Schema:
-    """Take constants and choices out of the schema, as far as they are no lists or objects."""
+    """Take constants and choices out of the schema, except lists and objects."""
     found: Schema = {}
     choices = left.get("enum")
     if isinstance(choices, list) and choices and all(map(_is_plain, choices)):
@@ -148,7 +149,7 @@ def _is_plain(value: object) -> bool:
 
 
 def _of_kind(kind: Any, left: Schema) -> Schema:
-    """Take out of the schema what belongs to its type."""
+    """Take the keywords of its type out of the schema."""
     found: Schema = {}
     if kind == "object":
         properties = left.pop("properties", {})

@@ -1,6 +1,6 @@
 """Reads values of a wrong type: a number for a string, a list for an object, a count that is too large.
 
-Owns: what such a value counts as. Nothing here raises. Must never know: a provider API, a message.
+Owns: the value that each of them counts as. Nothing here raises. Must never know: a provider API, a message.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def as_dict(value: Any) -> dict[str, Any]:
 
 
 def is_hollow(value: Any) -> bool:
-    """True for a placeholder: null, empty, zero, or an object with only such values."""
+    """True for a placeholder: null, empty, zero, or an object with only hollow values."""
     return all(map(is_hollow, value.values())) if isinstance(value, dict) else not value
 
 

@@ -1,1 +1,1 @@
-"""The simulator's Anthropic API: Messages, its signatures, and what its endpoint refuses."""
+"""The simulator's Anthropic API: Messages, its signatures, and its refusals."""

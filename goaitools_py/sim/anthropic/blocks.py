@@ -1,9 +1,9 @@
-"""What the Messages endpoint refuses in a single content block: types, members, and their values.
+"""Refusals of the Messages endpoint for a single content block: types, members, and their values.
 
-Owns: the shape of blocks, and each refusal in the provider's own text where that is known. Must never know:
+Owns: the shape of blocks, and each refusal in the provider's own text if it is known. Must never know:
 the messages around a block, or how a client builds one.
 
-The block types and members are those of the request types in the anthropic SDK 2.12, with betas. The texts
+The block types and members come from the request types in the anthropic SDK 2.12, with betas. The texts
 are pydantic's, as in the provider's recorded and publicly reported responses.
 """
 
@@ -152,8 +152,8 @@ def _members(path: str, kind: str, block: Mapping[str, Any]) -> Iterator[Refusal
 
 
 def _error_result(path: str, content: Any) -> Iterator[Refusal]:
-    """What a result that is marked as an error may hold. Both texts are publicly reported (of content that
-    was "", and of pictures beside text); the first rule is also in anthropic 2.13,
+    """Refuse content that a result marked as an error may not hold. Both texts are publicly reported (of
+    content that was "", and of pictures beside text); the first rule is also in anthropic 2.13,
     lib/tools/_toolsets/_runnable.py: "The API rejects an is_error result with empty content"."""
     if not content:
         yield Refusal(f"{path}.tool_result: content cannot be empty if `is_error` is true")

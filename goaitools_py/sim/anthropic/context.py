@@ -1,9 +1,9 @@
-"""What Anthropic refuses in ``context_management``, and which beta each edit needs.
+"""Anthropic's refusals for ``context_management``, and the beta that each edit needs.
 
-Owns: the shape of the edits and their order. Must never know: what a client writes there, or what an edit
-does.
+Owns: the shape of the edits and their order. Must never know: how a client writes them, or the effect of an
+edit.
 
-The shapes are those of the published types (anthropic 2.12, types/beta); the recorded requests pass. The
+The shapes come from the published types (anthropic 2.12, types/beta); the recorded requests pass. The
 smallest trigger of a compaction is the smallest one in recorded traffic. The documentation says that clearing
 thinking comes first (build-with-claude/context-editing; the text of the refusal is not known). That it needs
 thinking is known from a 400 in anthropics/claude-code#11971.

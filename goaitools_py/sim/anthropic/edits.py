@@ -5,9 +5,9 @@ edits are refused, or the reply.
 
 This follows Anthropic's description (platform.claude.com, build-with-claude/context-editing and compaction,
 seen November 2026): the newest compaction replaces everything before it, edits are applied in their order,
-and the client's history does not change. Nothing is remembered: each request is edited anew. Signatures are
-checked before that, over what was sent, so the provider's own edits break none. ``pause_after_compaction`` is
-accepted and not imitated: the reply continues.
+and the client's history does not change. The simulator keeps no memory: each request is edited anew.
+Signatures are checked before that, over the request as sent, so the provider's own edits break no signature.
+``pause_after_compaction`` is accepted and not imitated: the reply continues.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Edited:
 
 
 def edited(prefix: Prefix, values: Mapping[str, Any]) -> Edited:
-    """The edited request. `prefix` does not hold what the model may not read."""
+    """The edited request. `prefix` must not hold blocks that the model may not read."""
     pieces = prefix.pieces
     start = max((at for at, piece in enumerate(pieces) if _stands_for_all(piece)), default=0)
     first = (read_block(pieces[start]),) if pieces else ()

@@ -72,7 +72,7 @@ def error_object(status: int, refusal: Refusal) -> dict[str, Any]:
 
 
 def broken_thinking(broken: Broken) -> Refusal:
-    """The error for thinking that does not fit what stands before it, or that has no valid signature."""
+    """The error for thinking that does not fit the prefix before it, or has no valid signature."""
     name = "signature" if broken.kind == "thinking" else "data"
     sentence = f"messages.{broken.message}.content.{broken.block}: Invalid `{name}` in `{broken.kind}` block"
     if not broken.changed:

@@ -1,4 +1,4 @@
-"""What Anthropic refuses in the format of an answer: ``output_config.format``.
+"""Anthropic's refusals for the format of an answer: ``output_config.format``.
 
 Owns: these rules. Must never know: how a client builds a schema. The texts come from public issue threads and
 from platform.claude.com, structured outputs.

@@ -1,7 +1,7 @@
 """The Messages API: requests in, messages and events out, in Anthropic's JSON.
 
 Owns: the shapes of this endpoint. Must never know: a socket, the rules for sequences, or how the model finds
-its reply. The shapes are those of recorded responses of api.anthropic.com.
+its reply. The shapes come from recorded responses of api.anthropic.com.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ _STOP_REASONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
-    """What the reply needs to know about the request.
+    """Values of the request that the reply needs.
 
     Attributes:
         shows_thinking: False if the request wants signatures without the text of the thinking.
         reports: True if the request asks for a report of ignored blocks.
         unfinished: The blocks of hosted calls that a paused reply left open.
-        applied: The context edits that the provider made; None if the request asked for none.
-        compaction: The block that replaces everything that was sent, if the provider made one.
+        applied: The context edits that the provider made; None if the request did not ask for edits.
+        compaction: The block that replaces the whole request, if the provider made one.
     """
 
     seal: Seal = field(repr=False)
@@ -80,7 +80,7 @@ class AnthropicMessages:
         return NOT_FOUND
 
     def refusals(self, body: Body) -> list[Refusal]:
-        """The problems of a request. Thinking is checked only if there are no others."""
+        """The problems of a request. Thinking is checked only if the rest is valid."""
         version = body.headers.get("anthropic-version")
         if version is None:
             return [Refusal("anthropic-version: header is required")]
@@ -401,14 +401,14 @@ def _pieces(arguments: str) -> Sequence[str]:
 
 
 def _hosted(reply: Reply) -> tuple[Call, ...]:
-    """The hosted calls. Only a reply with such calls is paused."""
+    """The hosted calls. Only a reply with hosted calls is paused, so a paused reply gets one."""
     if _stop_reason(reply) == "pause_turn" and not reply.hosted:
         return (Call(name="web_search", arguments='{"query":"the score"}'),)
     return reply.hosted
 
 
 def _result(call: Mapping[str, Any]) -> dict[str, Any]:
-    """The result of a hosted call: nothing found, or no such tool."""
+    """The result of a hosted call: nothing found, or an unknown tool."""
     name = "mcp" if call["type"] == "mcp_tool_use" else call["name"]
     result = {"type": f"{name}_tool_result", "tool_use_id": call["id"]}
     if name in ("web_search", "mcp"):

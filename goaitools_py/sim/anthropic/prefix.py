@@ -1,11 +1,11 @@
 """The prefix of a Messages request, as the provider compares it: the blocks' bytes without cache marks.
 
-Owns: which prefixes are equal, for the prompt cache and for signatures. Must never know: what uses the
+Owns: which prefixes are equal, for the prompt cache and for signatures. Must never know: the users of the
 prefix, or whether the request is valid.
 
 These are equal: a string and a list of one text block ("shorthand" in the SDK's documentation); a turn in one
 message or in several messages of one role ("will be combined into a single turn"); the members of a block in
-any order, and a missing and a null member (the SDK sends back what it parsed, in its own order); white space
+any order, and a missing and a null member (the SDK sends parsed values back, in its own order); white space
 between tokens; the escapes in a string. These are different: the order of keys in a tool's input or schema,
 which the model reads, and the digits of numbers with a fraction or an exponent.
 """
@@ -128,7 +128,7 @@ def _blocks(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _bare(block: Mapping[str, Any]) -> dict[str, Any]:
-    """The block without marks, its own and those of the blocks in a tool's result, its members sorted."""
+    """The block with sorted members, without its marks and the marks of blocks in a tool's result."""
     bare = {key: value for key, value in block.items() if key != "cache_control"}
     if bare.get("type") == "tool_result" and bare.get("content") is not None:
         bare["content"] = [_bare(inner) for inner in _blocks(bare["content"])]

@@ -1,12 +1,12 @@
-"""What Anthropic's Messages endpoint refuses: the sequence and shape rules of its requests.
+"""Refusals of Anthropic's Messages endpoint: the sequence and shape rules of its requests.
 
 Owns: the rules, each with the provider's own text where that is known. Must never know: how a client builds
 a request, or the rules of this package's own backends, because the simulator checks them independently.
 
 The texts come from recorded 400 responses and from public threads (anthropics/claude-code#8612, #64383,
-#63835; tghamm/Anthropic.SDK#50). Two texts are the simulator's own, because none is known: the position of a
-system message, and an unknown container. The provider accepts ``max_tokens: 0``, which fills a cache and
-answers nothing. A chat never wants that, so it is refused here.
+#63835; tghamm/Anthropic.SDK#50). Two texts are the simulator's own, because the real ones are unknown: the
+position of a system message, and an unknown container. The provider accepts ``max_tokens: 0``, which fills a
+cache and answers nothing. A chat never wants that, so it is refused here.
 """
 
 from __future__ import annotations
@@ -100,9 +100,9 @@ class AnthropicRules:
         version: The request's anthropic-version header.
         betas: The names in its anthropic-beta header; None allows everything that a beta allows.
         knows_container: Says whether a container with this id exists. By default these are the containers
-            of simulated replies, whose ids begin with "container_sim".
+            of simulated replies: their ids begin with "container_sim".
         has_system_messages: Says whether a model takes the role "system" among the messages. By default
-            every model whose name does not contain "no-system".
+            every model does, unless its name contains "no-system".
         ids_stay_unique: True: an id of a tool use may come once in the whole history (publicly reported).
             False: once in a turn (a recorded request that repeated an id in a later turn was accepted).
     """
@@ -289,7 +289,7 @@ class AnthropicRules:
 
 
 def check_anthropic(body: Mapping[str, Any], *, version: str = _STRICT_VERSION) -> list[str]:
-    """All reasons why Anthropic would answer this Messages request with 400; [] if there are none.
+    """All reasons why Anthropic would answer this Messages request with 400; [] for a valid request.
 
     Signatures of thinking are not checked: see `SimServer`.
 

@@ -6,7 +6,7 @@ because the signature and the request hold everything that the check needs.
 This follows Anthropic's description of preserved thinking (platform.claude.com/docs, build-with-claude/
 preserved-thinking, seen November 2026). A model that may not read a block does not get it. Any other change
 before a block makes the block invalid, and also the blocks after it that existed then. Thinking may be
-removed from the start of the history on, but not between other thinking. One difference: here no model reads
+removed at the start of the history, but not between other thinking. One difference: here no model reads
 another model's thinking.
 """
 
@@ -37,7 +37,7 @@ _TOKEN_BYTES = len(_MAGIC) + len(_FIELDS) * _DIGEST_BYTES + _MAC_BYTES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broken:
-    """An invalid thinking block. `changed` names what was changed; () if the block itself is not genuine."""
+    """An invalid thinking block. `changed` names the changed parts; () if the block itself is not genuine."""
 
     message: int
     block: int
@@ -97,7 +97,7 @@ class Seal:
         self._parent = _digest(signature.encode("utf-8", "replace"))
 
     def _compare(self, block: Mapping[str, Any]) -> tuple[str, ...] | None:
-        """What was changed since the block was signed; None if the signature is not genuine."""
+        """The parts that were changed since the block was signed; None if the signature is not genuine."""
         open_text = block["thinking"] if block["type"] == "thinking" else None
         fields = _genuine(_signature(block), open_text)
         if fields is None:
@@ -119,7 +119,7 @@ class Checked:
 
 
 def check(model: str, prefix: Prefix, *, drop: bool) -> Checked:
-    """Check every thinking block of a request against what stands before it.
+    """Check every thinking block of a request against the prefix before it.
 
     Args:
         drop: Ignore blocks whose prefix changed instead of reporting them. A block that is not genuine is

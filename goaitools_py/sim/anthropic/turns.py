@@ -82,10 +82,10 @@ def pairing(messages: Sequence[Mapping[str, Any]]) -> Iterator[Refusal]:
 
 
 def begins_thinking(messages: Sequence[Mapping[str, Any]]) -> Iterator[Refusal]:
-    """With a thinking budget, an answer that goes on over tool results begins with thinking.
+    """With a thinking budget, an answer that continues after tool results begins with thinking.
 
-    The text is publicly reported (continuedev/continue#4470). Anthropic's documentation says that by now such
-    a request is answered without thinking; here it is refused, as servers behind other clouds do it.
+    The text is publicly reported (continuedev/continue#4470). Anthropic's documentation says that now the
+    request is answered without thinking; here it is refused, as servers behind other clouds do it.
     """
     turns = list(_turns(messages))
     if not any(at.kind == "tool_result" for at in turns[-1]):

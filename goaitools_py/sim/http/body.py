@@ -1,6 +1,6 @@
 """Request bodies: JSON objects, together with the bytes of their members.
 
-Owns: reading an untrusted body and keeping its bytes. Must never know: what a member means.
+Owns: reading an untrusted body and keeping its bytes. Must never know: the meaning of a member.
 """
 
 from __future__ import annotations

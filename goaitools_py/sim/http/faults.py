@@ -1,6 +1,6 @@
 """Faults on demand: errors of a provider, or of the network before it.
 
-Owns: the list of faults, and what each does to a response. Must never know: a socket, or the JSON of a
+Owns: the list of faults, and the effect of each on a response. Must never know: a socket, or the JSON of a
 provider API, which writes its own errors.
 """
 
@@ -98,7 +98,7 @@ class Fault:
 
     @classmethod
     def not_found(cls) -> Fault:
-        """404: no such model."""
+        """404: the model does not exist."""
         message = "The model does not exist or you do not have access to it."
         return cls.error(404, message, code="model_not_found")
 
@@ -142,7 +142,7 @@ class Fault:
 
     @classmethod
     def broken_json(cls) -> Response:
-        """200 with JSON that stops in the middle. Content-Length matches what is sent."""
+        """200 with JSON that stops in the middle. Content-Length matches the sent bytes."""
         return Response(headers=JSON, pieces=(b'{"id":"sim-broken","choices":[{"index":0,"mess',))
 
     @classmethod
@@ -197,7 +197,7 @@ class Fault:
 
 
 Scripted: TypeAlias = Reply | Fault | Response
-"""What `SimServer.push` takes: a reply, a fault, or exact bytes."""
+"""The values that `SimServer.push` takes: a reply, a fault, or exact bytes."""
 
 
 def damage(fault: Fault, wire: Wire, prompt: Prompt, answer: Callable[[], Response]) -> Response:

@@ -1,6 +1,6 @@
 """A small HTTP/1.1 server on loopback, which can send damaged responses too.
 
-Owns: sockets and threads. Must never know: what is answered, or why.
+Owns: sockets and threads. Must never know: the content of an answer, or its reason.
 
 Nothing waits for the acknowledgement of a packet: Nagle's algorithm is off, and the headers are sent in one
 write with the first piece of the body.
@@ -56,7 +56,7 @@ class Loopback:
         return str(host), int(port)
 
     def close(self) -> None:
-        """Stop listening and close every connection, also those of waiting responses."""
+        """Stop listening and close every connection, also connections of waiting responses."""
         if self._server.stopping.is_set():
             return
         self._server.stopping.set()
@@ -112,7 +112,7 @@ class _Connection(BaseHTTPRequestHandler):
     server: _Server
 
     def handle(self) -> None:
-        # A client may disconnect at any time; that is no error here.
+        # A client may disconnect at any time; that is not an error here.
         with self.server.tracked(self.connection), contextlib.suppress(OSError):
             super().handle()
 

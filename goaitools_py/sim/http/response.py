@@ -1,6 +1,6 @@
-"""An HTTP response as a value: what is sent, in which pieces, and how the sending ends.
+"""An HTTP response as a value: its bytes, in which pieces they are sent, and how the sending ends.
 
-Owns: the description of a response, valid or damaged. Must never know: a socket, or what the bytes mean.
+Owns: the description of a response, valid or damaged. Must never know: a socket, or the meaning of the bytes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """One response. A streamed one goes out in HTTP chunks, one per piece; any other with its length.
+    """One response. A streamed one goes out in HTTP chunks, one per piece; others with their length.
 
     Attributes:
         status: The HTTP status; 0 if the connection breaks before there is one.

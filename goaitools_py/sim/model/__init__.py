@@ -1,4 +1,4 @@
-"""The simulated model: what it reads, what it says, which tools it calls, and what it counts.
+"""The simulated model: its prompts, its replies, its tool calls, and its token counts.
 
 Must never know: JSON of a provider API, a socket.
 """

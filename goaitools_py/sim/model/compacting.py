@@ -30,7 +30,7 @@ def sealed(summary: str, history: Sequence[Mapping[str, Any]]) -> str:
 
 
 def opened(content: Any) -> tuple[str, list[dict[str, Any]]] | None:
-    """Read what `sealed` wrote; None for anything else."""
+    """Read the text of `sealed`; None for any other text."""
     if not isinstance(content, str) or not content.startswith(_MARK):
         return None
     try:

@@ -1,7 +1,7 @@
-"""What a conversation says about its player: facts, points, events, and the number of messages.
+"""Reads facts about the player from a conversation: facts, points, events, and the number of messages.
 
 Owns: reading a history, each time from its beginning. Must never know: the question, or anything of an
-earlier request. What is no longer in the history is forgotten, and the replies must show that.
+earlier request. A fact that is no longer in the history is forgotten, and the replies must show that.
 
 Events and context are blocks that applications put into user messages: ``<app-event …>…</app-event>`` and
 ``<app-context>…</app-context>``, with text escaped as in HTML. A note, ``<app-note …>…</app-note>``, replaces
@@ -43,7 +43,7 @@ _PLACE = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """The facts in the history. `points` is None if nothing mentions them; `context` is the newest block."""
+    """The facts in the history. `points` is None if they are not mentioned; `context` is the newest block."""
 
     known: Mapping[str, str] = field(default_factory=dict)
     points: int | None = None

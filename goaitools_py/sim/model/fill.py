@@ -1,7 +1,7 @@
 """Fills a JSON Schema, for a request that asks for its answer as JSON.
 
 Owns: a value that is valid, with numbers and names from the player's text where they fit. Must never know: a
-provider API, or how a request says what it asks for.
+provider API, or how a request asks for a value.
 
 The value is the smallest that is allowed: a list has one item if it may, a property that is not required is
 left out, and a schema that contains itself ends as soon as it can.

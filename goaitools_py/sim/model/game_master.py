@@ -2,7 +2,7 @@
 
 Owns: the replies. Must never know: a provider API, a clock, or another request.
 
-It is no language model. It answers from the content of the request, so lost history becomes visible. Every
+It is not a language model. It answers from the content of the request, so lost history becomes visible. Every
 reply to a person is marked as simulated. The same prompt and seed give the same reply.
 """
 
@@ -42,7 +42,7 @@ _SUMMARISE = re.compile(r"\bsummari[sz]e\b|\bsummary\b(?! of\b)", re.I)
 _ANSWERS = re.compile(r"\bfinal answer\b", re.I)
 """In the description of a tool that takes the answer itself."""
 _MAX_ANSWERS = 8
-"""How often one turn is answered by such a tool."""
+"""How often one turn is answered by a tool that takes the answer."""
 _TOPIC_END = re.compile(r"\s+(?:and|or|is|was|now|again|please|so|in|at|then)\b.*", re.I)
 
 
@@ -83,7 +83,7 @@ def _open_turn(history: Sequence[Said]) -> Sequence[Said]:
 
 
 def _schema_in(turn: Sequence[Said]) -> Mapping[str, Any] | None:
-    """The newest JSON Schema that the application has written into the turn; None if there is none."""
+    """The newest JSON Schema that the application has written into the turn; None without one."""
     for said in reversed(turn):
         _, asked, rest = unescape(said.text).partition("JSON Schema")
         start = rest.find("{")
@@ -121,7 +121,7 @@ def _calls(prompt: Prompt, turn: Sequence[Said], words: str) -> tuple[Call, ...]
 
 def _answer(prompt: Prompt, turn: Sequence[Said], words: str) -> tuple[Call, ...]:
     """The call of a tool that takes the answer itself, once all others are made. It comes again after a
-    result, because that says what is wrong with the answer."""
+    result, because the result names the answer's errors."""
     for offer in prompt.offers:
         if _ANSWERS.search(offer.description):
             made = sum(call.name == offer.name for said in turn for call in said.calls)

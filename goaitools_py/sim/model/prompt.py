@@ -51,7 +51,7 @@ class Prompt:
         content: The bytes that a provider would cache: tools and messages as they were sent. The same for a
             unary and a streamed request.
         thinks: True if the request asks for thinking, on a provider API that has it.
-        must_call: True if the request requires a tool call; `offers` holds only what may be called.
+        must_call: True if the request requires a tool call; `offers` holds only tools that may be called.
         max_tokens: The reply is cut after this number of tokens; None for no limit.
         cacheable: The number of bytes of `content` that may be cached; None for all.
         shortened: Makes, from a summary, the prompt that is answered after the provider has compacted. None:
@@ -89,7 +89,7 @@ class Reply:
         toolset: The provider's client toolset that has `tool_calls` as its members (Anthropic's API).
         container: The id of the machine on which the provider's tools ran. Anthropic's API recognises ids
             that begin with "container_sim".
-        finish: The provider's finish reason. None: the one that fits the reply; "" is sent unchanged.
+        finish: The provider's finish reason. None: the reason that fits the reply; "" is sent unchanged.
         usage: False leaves the token counts out.
     """
 
@@ -142,7 +142,7 @@ class Reply:
         Args:
             calls: Name and arguments of each; the arguments are text and may be broken JSON.
             ids: Call ids in order: equal ones, "" to leave an id out, None for one of the simulator's.
-            text: What is said beside the calls.
+            text: The text beside the calls.
             finish: "stop" or "" as some servers say, "length" for calls that were cut off.
             usage: False leaves the token counts out.
             toolset: The names are members of this client toolset, such as "computer" (Anthropic's API).

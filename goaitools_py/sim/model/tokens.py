@@ -1,6 +1,6 @@
 """Token counts that grow with the request, and a prompt cache of prefixes.
 
-Owns: the computation of usage. Must never know: what the counted bytes mean.
+Owns: the computation of usage. Must never know: the meaning of the counted bytes.
 """
 
 from __future__ import annotations

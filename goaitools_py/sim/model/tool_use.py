@@ -60,7 +60,7 @@ def call_anyway(text: str, offer: Offer) -> Call:
 
 def _clauses(text: str) -> Iterator[str]:
     for sentence in _SENTENCES.split(text.strip()):
-        # The first word of a sentence has a capital letter, so it is no name.
+        # The first word of a sentence has a capital letter, so it is not a name.
         yield from _CLAUSES.split(sentence[:1].lower() + sentence[1:])
 
 
@@ -197,7 +197,7 @@ def _plain(schema: Any, root: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def referred(reference: str, root: Mapping[str, Any]) -> Any:
-    """What a reference such as ``#/$defs/Name`` refers to; None if it is not there."""
+    """The definition at a reference such as ``#/$defs/Name``; None if it is not there."""
     found: Any = root
     for key in reference.removeprefix("#").strip("/").split("/"):
         found = found.get(key) if isinstance(found, Mapping) else None

@@ -1,1 +1,1 @@
-"""The simulator's OpenAI APIs: Chat Completions and Responses, and what their endpoints refuse."""
+"""The simulator's OpenAI APIs: Chat Completions and Responses, and their refusals."""

@@ -1,7 +1,7 @@
 """The Chat Completions API: requests in, completions and chunks out, in OpenAI's JSON.
 
 Owns: the shapes of this endpoint. Must never know: a socket, the rules for sequences, or how the model finds
-its reply. The shapes are those of recorded responses of api.openai.com; ``created`` is fixed, so that equal
+its reply. The shapes come from recorded responses of api.openai.com; ``created`` is fixed, so that equal
 requests get equal bytes.
 """
 

@@ -1,4 +1,4 @@
-"""What OpenAI's Chat Completions endpoint refuses: the sequence and shape rules of its requests.
+"""Refusals of OpenAI's Chat Completions endpoint: the sequence and shape rules of its requests.
 
 Owns: the rules, each with the provider's own text where that is known. Must never know: how a client builds
 a request, or the rules of this package's own backends, because the simulator checks them independently.
@@ -46,7 +46,7 @@ _MAX_STOPS = 4
 
 
 def check_openai(body: Mapping[str, Any]) -> list[str]:
-    """All reasons why OpenAI would answer this Chat Completions request with 400; [] if there are none.
+    """All reasons why OpenAI would answer this Chat Completions request with 400; [] for a valid request.
 
     Args:
         body: The parsed JSON object of the request.
@@ -154,7 +154,7 @@ def _calls(path: str, message: Mapping[str, Any], *, routed: bool) -> Iterator[R
     if not isinstance(calls, list):
         yield wrong_type(path, "an array of objects", calls)
         return
-    # Mistral, whose assistant messages have `prefix`, accepts an empty list (recorded).
+    # Mistral accepts an empty list (recorded). Its assistant messages have `prefix`.
     if not calls and "prefix" not in message:
         yield empty_array(path)
     for index, call in enumerate(calls):

@@ -1,7 +1,7 @@
-"""What OpenAI's two APIs, Chat Completions and Responses, have in common.
+"""The common rules and details of OpenAI's two APIs, Chat Completions and Responses.
 
-Owns: the rules that both refuse with the same text, and the details that both write alike. Must never know:
-the messages of one or the items of the other.
+Owns: the rules that both refuse with the same text, and the details that both write in the same way.
+Must never know: the messages of one or the items of the other.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def schema_faults(schema: Any, *, path: str, of: str, code: str, strict: bool) -
 
     Args:
         of: The owner of the schema, such as "function 'f'".
-        strict: Also check what strict mode requires: closed objects, every property required.
+        strict: Also check the rules of strict mode: closed objects, every property required.
     """
     if not isinstance(schema, dict):
         yield wrong_type(path, "an object", schema)

@@ -1,7 +1,7 @@
 """The Responses API: requests in, responses and events out, in OpenAI's JSON.
 
 Owns: the shapes of this endpoint. Must never know: a socket, the rules for sequences, or how the model finds
-its reply. The shapes are those of recorded responses of api.openai.com; times are fixed, so that equal
+its reply. The shapes come from recorded responses of api.openai.com; times are fixed, so that equal
 requests get equal bytes.
 """
 
@@ -50,7 +50,7 @@ _ROLES: Mapping[str, Literal["system", "user", "assistant"]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What the response repeats: members of the request, and the reasoning that the model did not get."""
+    """Values that the response repeats: members of the request, and reasoning that the model did not get."""
 
     values: Mapping[str, Any] = field(repr=False)
     removed: tuple[Removed, ...]
@@ -177,7 +177,7 @@ class OpenAIResponses:
     def error_event(self, refusal: Refusal) -> bytes:
         """The ``error`` event. Its sequence number is 0, because the number of earlier events is not known.
 
-        It has no type, so its code is what the type of an error response would be: "server_error", a code of
+        It has no type, so its code is the type that an error response would have: "server_error", a code of
         failed responses (openai 3.54, types/responses/response_error.py).
         """
         code = refusal.code or (refusal.type if refusal.type == _FAILURE["code"] else None)
@@ -377,7 +377,7 @@ def _finished(exchange: Exchange, output: Output) -> Item:
 def _usage(exchange: Exchange) -> Item:
     tokens = exchange.tokens
     thought = estimate((_thinking(exchange) or "").encode("utf-8", "replace"))
-    # The added thinking is no part of the reply, whose tokens were counted without it.
+    # The added thinking is not part of the reply. The reply's tokens were counted without it.
     written = tokens.completion + (0 if exchange.reply.thinking else thought)
     if exchange.summary is not None:
         written += exchange.summary.tokens.completion  # recorded: a compaction is output like any other

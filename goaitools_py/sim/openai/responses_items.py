@@ -1,4 +1,4 @@
-"""Which input OpenAI's Responses endpoint refuses: shapes of items, and which items need each other.
+"""Refusals of OpenAI's Responses endpoint for its input: shapes of items, and items that need each other.
 
 Owns: the rules for one item and for sequences. Must never know: a request's other parameters, except whether
 it is stored.
@@ -225,7 +225,7 @@ def _reasoning_item(path: str, item: Mapping[str, Any]) -> Iterator[Refusal]:
         )
 
 
-# ---------------------------------------------------------------------------------- what goes together
+# ------------------------------------------------------------------------------ items that go together
 
 
 def _identities(items: Sequence[Mapping[str, Any]]) -> Iterator[Refusal]:

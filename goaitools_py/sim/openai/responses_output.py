@@ -1,7 +1,7 @@
 """The output of a response: its items, and the events of a stream for them.
 
 Owns: the shapes of items and of their events. Must never know: the request's rules, or the response around
-the items. Shapes and order are those of recorded streams of api.openai.com.
+the items. Shapes and order come from recorded streams of api.openai.com.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Output:
         key: The name of the reply: 32 hex digits, from which the ids of its items are made.
         thinking: None for a reply without reasoning.
         encrypted: The encrypted content of the reasoning, None to leave it out.
-        custom: The tools whose calls are custom ones.
+        custom: The tools that are called with custom calls.
         ended: False for a reply that broke off; its last item is incomplete.
         summary: The provider's compaction of the conversation; None without one. Its item comes last, as
             recorded.

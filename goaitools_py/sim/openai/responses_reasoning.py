@@ -1,7 +1,7 @@
-"""Reasoning items of the Responses API: their ids, what they are bound to, and which are ignored.
+"""Reasoning items of the Responses API: their ids, their prefixes, and which items are ignored.
 
 Owns: the ids and digests by which a server without memory recognises its own items. Must never know: how an
-item is written, or what a model says.
+item is written, or a model's text.
 
 The rule is OpenAI's (developers.openai.com/api/docs/guides/keep-prefix-unchanged, seen November 2026): a
 reasoning item is dropped if anything before it changed: the tools, the format of the text, an earlier item of
@@ -9,7 +9,7 @@ the input, and, for models before GPT-6.2, the instructions. It is not known whe
 values. Here values are compared, without ids and states, which no model reads.
 
 An id is `{kind}_{reply}{place}{led}{check}`: 32 hex digits name the reply, 3 the item's place in it, one says
-whether a reasoning item leads the reply, 12 are a check, so that a foreign id is never taken for ours.
+whether a reasoning item leads the reply, 12 are a checksum, so that a foreign id is never taken for ours.
 
 Encrypted content is `sim1.` and base64url of `model[8] prefix[16] salt[1] check[8]`; all but the salt are
 digests. As on real servers, the same item may be encrypted in different ways; each is valid.
@@ -61,7 +61,7 @@ class ItemId:
 
     @property
     def leader(self) -> str | None:
-        """The id of the reasoning item that this item needs; None if it needs none."""
+        """The id of the reasoning item that this item needs; None if it stands alone."""
         return written_id("rs", reply=self.reply, place=0, led=True) if self.led and self.place else None
 
 
@@ -110,7 +110,7 @@ def _opened(content: str) -> bytes | None:
     return payload[:24] if len(raw) == 33 and _digest(payload, size=8) == check else None
 
 
-# ------------------------------------------------------------------------------------ what is removed
+# ------------------------------------------------------------------------------------ removed items
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class Removed:
 
 
 def removed(values: Mapping[str, Any]) -> list[Removed]:
-    """The reasoning items of a valid request that do not fit what stands before them, in order.
+    """The reasoning items of a valid request that do not fit their prefix, in order.
 
     Items before a compaction inside a reply, which no model reads, are not among them. It is not known
     whether OpenAI reports these.
@@ -165,7 +165,7 @@ def _behind(hasher: hashlib.blake2b, values: Mapping[str, Any], item: Mapping[st
 
 
 def _boundary(values: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> int:
-    """The index before which reasoning is of earlier turns, if the request asks for none of that."""
+    """The index of the current turn, if the request excludes reasoning of earlier turns; else 0."""
     reasoning = values.get("reasoning")
     if not isinstance(reasoning, dict) or reasoning.get("context") != "current_turn":
         return 0
@@ -203,7 +203,7 @@ def _of_prefix(values: Mapping[str, Any]) -> bytes:
 
 
 def _frame(values: Mapping[str, Any]) -> hashlib.blake2b:
-    """A hasher over what stands before the input: instructions, tools, the format of the text."""
+    """A hasher over the parts before the input: instructions, tools, the format of the text."""
     text = values.get("text")
     shape = text.get("format") if isinstance(text, dict) else None
     plain = {"instructions": values.get("instructions") or None, "tools": values.get("tools") or None}

@@ -1,4 +1,4 @@
-"""What OpenAI's Responses endpoint refuses: the sequence and shape rules of its requests.
+"""Refusals of OpenAI's Responses endpoint: the sequence and shape rules of its requests.
 
 Owns: the rules, each with the provider's own text where that is known. Must never know: how a client builds
 a request, or the rules of this package's own backends, because the simulator checks them independently.
@@ -81,7 +81,7 @@ _MOVED = {
 
 
 def check_openai_responses(body: Mapping[str, Any]) -> list[str]:
-    """All reasons why OpenAI would answer this Responses request with 400; [] if there are none.
+    """All reasons why OpenAI would answer this Responses request with 400; [] for a valid request.
 
     Args:
         body: The parsed JSON object of the request.

@@ -1,7 +1,7 @@
-"""Which tools OpenAI's Responses endpoint refuses, and which choice among them.
+"""Refusals of OpenAI's Responses endpoint for tools, and for the choice among them.
 
-Owns: the shapes of tools, and what `tool_choice` may name. Must never know: items of the input, except those
-that append tools.
+Owns: the shapes of tools, and the tools that `tool_choice` may name. Must never know: items of the input,
+except items that append tools.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _tool(path: str, tool: Any) -> Iterator[Refusal]:
 
 
 def _tool_names(body: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Kind and name of each tool that has a name, those of appended tool lists included."""
+    """Kind and name of each tool that has a name, also in appended tool lists."""
     given = body.get("input")
     items = [item for item in given if isinstance(item, dict)] if isinstance(given, list) else []
     appended = [item.get("tools") for item in items if item.get("type") == "additional_tools"]
