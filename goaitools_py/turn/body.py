@@ -24,8 +24,8 @@ __all__ = [
 ]
 
 MAX_REPLY_BYTES: Final = 32 * 2**20
-"""The least limit of a body's bytes. The hard limits of the state replace it if they are larger. It exceeds
-them by default because a body repeats a part of the request, which is not stored."""
+"""The most bytes of a body. If the hard limits of the state are larger, they hold instead. A body may be
+larger than a stored reply, because it repeats a part of the request."""
 
 NO_STREAM: Final = ("application/json", "text/html")
 """Content types of answers that are not a stream, although one was requested: errors, a proxy's page."""
@@ -107,7 +107,7 @@ def is_event_stream(opening: bytes) -> bool | None:
 
 
 def _is_undecided(opening: bytes) -> bool:
-    """True if more bytes may turn this into the beginning of an event stream."""
+    """True if more bytes may show an event stream, JSON or HTML."""
     start = opening.removeprefix(_BOM).lstrip(b" \t\r\n")
     return any(word.startswith(start) for word in (_BOM, *_FIELDS))
 

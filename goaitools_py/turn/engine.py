@@ -398,9 +398,9 @@ class TurnEngine:
         return False
 
     def _called(self, voice: Voice, reply: Reply | None) -> Reply | None:
-        """Take the answer from a call of the answer's tool, close the turn, and return the reply with the call.
+        """Take the answer from a call of the answer's tool, and close the turn.
 
-        None without a fitting call.
+        Returns the reply with the call; None without a fitting call.
 
         `reply`: the newest reply; None if an earlier call of the chat got it. Its misfits do not count then.
 
@@ -496,7 +496,10 @@ class TurnEngine:
     # ------------------------------------------------------------------------------------------ the end
 
     def _finish(self, voice: Voice | None, reply: Reply, status: Status) -> Flow[ChatResult[Any]]:
-        """Compact, encode and return the result. A waiting turn is not compacted."""
+        """Compact, encode, and return the result. A paid reply is always encoded.
+
+        A waiting turn is not compacted.
+        """
         ledger = self._ledger
         waits = status == "awaiting_tools"
         is_open = waits or status == "in_progress"

@@ -349,7 +349,7 @@ class _Steps(Generic[ResultT]):
         return bool(self._seat.held)
 
     def _refuse(self) -> None:
-        """Raise `BusyError` in a fork of the flow's process: it can neither go on with the flow nor end it."""
+        """Raise `BusyError`: a fork of the flow's process can neither go on with the flow nor end it."""
         if not self.done:
             raise BusyError(_ELSEWHERE)
 

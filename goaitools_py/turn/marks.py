@@ -63,7 +63,7 @@ def passed_marks(ledger: Ledger, state: ConversationState) -> list[ContextWarnin
 
 
 def _is_far_below(ledger: Ledger, state: ConversationState, mark: float) -> bool:
-    """True if cheap upper bounds show that no mark is reached."""
+    """True if numbers that are cheap to get show that no mark is reached."""
     soft, window = ledger.room.soft, ledger.context_window
     if state.inbox or (window and state.meta.tokens >= mark * window):
         return False

@@ -37,7 +37,7 @@ class Outages:
         self._until.pop(place, None)
 
     def rests(self, place: int, now: float) -> bool:
-        """True while a provider rests. After the rest the first call returns False, and the rest begins again.
+        """True while a provider rests. The first call after the rest returns False and begins a new rest.
 
         So only the turn that got False asks the provider.
         """

@@ -91,7 +91,7 @@ class RelayTurn:
                 flow = self._begin_at_home()
                 place, left = _places(plan)[0], _places(plan)[1:]
                 continue
-            if problem:  # the next provider could not take the turn over; the failed one's state is complete
+            if problem:  # the next provider could not begin: raise the error with the complete state
                 failed.add_note(f"the next of the fallbacks could not go on ({problem})")
                 raise failed from failed.__cause__
             if _is_unreachable(failed):
@@ -173,8 +173,8 @@ class RelayTurn:
 class _Place(NamedTuple):
     """A provider that a turn may ask.
 
-    `number`: its place in the list; 0 is the chat's own. Only fallbacks have a `backend` here: the turn's edge
-    has the chat's own backend.
+    `number`: its place in the list; 0 is the chat's own. Only fallbacks have a `backend` here: the turn's
+    edge has the chat's own backend.
     """
 
     number: int

@@ -1,6 +1,7 @@
 """Reports an unexpected exception of a tool's code.
 
-Owns: the line in the log, and the warning. Must never know: the result for the model, or the reason of a call.
+Owns: the line in the log, and the warning. Must never know: the result for the model, or the reason for a
+call.
 
 The log line and the warning have neither the exception's text nor the arguments: both may hold message
 content. A `ToolError` is meant for the model, and `AbortTurn` is an instruction: they are not reported here.

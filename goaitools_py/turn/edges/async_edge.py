@@ -102,7 +102,7 @@ class AwaitingEdge:
     async def interrupt(self) -> None:
         """From another task: cancel the current wait, and return once this edge is closed."""
         if self._wait.task is asyncio.current_task():
-            return  # `on_checkpoint` gives up the turn that called it: the turn ends when `on_checkpoint` does
+            return  # `on_checkpoint` gives up the turn that called it, and the turn ends after it
         if not self._is_starting:
             self._wait.interrupt()
         # Otherwise a tool that runs eagerly gives its turn up. The turn's task does not wait yet, and will
