@@ -40,7 +40,7 @@ def _renamed(method: FunctionType, name: str) -> FunctionType:
     )
     copy.__kwdefaults__ = method.__kwdefaults__
     functools.update_wrapper(copy, method)
-    del copy.__wrapped__  # type: ignore[attr-defined]  # it is no wrapper, and costs no second call
+    del copy.__wrapped__  # type: ignore[attr-defined]  # the copy does not call the original
     copy.__qualname__ = name
     return copy
 

@@ -24,7 +24,7 @@ _BEGINNINGS: Final = sorted(
 
 @cache
 def _before_word(mark: str) -> re.Pattern[str]:
-    # Compiled on first use: few texts have such a mark, and at import it would take a fiftieth of its time.
+    # Compile on first use: few texts have this mark, and compiling takes a fiftieth of the import time.
     return re.compile(rf"{mark}(?={'|'.join(_WORDS)}|(?:{'|'.join(_BEGINNINGS)})\Z)", re.IGNORECASE)
 
 

@@ -81,7 +81,7 @@ def _misfit(cls: Any, args: tuple[Any, ...], fields: Mapping[str, Any]) -> str |
 
 def _signature(cls: Any) -> Any:
     """The fields as parameters, with their annotations as text."""
-    import inspect  # imported only when somebody asks
+    import inspect  # imported only on use
 
     annotations: dict[str, Any] = {}
     for each in reversed(cls.__mro__):

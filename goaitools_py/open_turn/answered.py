@@ -109,7 +109,7 @@ def _answered_in(
 ) -> tuple[set[str], int]:
     """The calls that have their result in these entries, and how many of their answers differ from it."""
     if not any(id.encode("utf-8", "replace") in entry for id in ids for entry in entries):
-        return set(), 0  # no entry names a call, so none is parsed
+        return set(), 0  # no entry contains an id of a call, so skip the parsing
     messages = read_entries(dialect, entries)
     calls = {call.id: call for message in messages for call in message.tool_calls if call.id in ids}
     results = [message for message in messages if message.tool_call_id in calls]
@@ -152,7 +152,7 @@ def _says_other(
 def _parts_of(
     answer: ToolReturn, result: ToolResult, dialect: Dialect, max_bytes: int
 ) -> tuple[tuple[Part, ...], bool]:
-    """The parts that would have been stored for this answer, and whether it is an error."""
+    """The parts that would have been stored for this answer; True if it is an error."""
     if result.kind != "provider" or not isinstance(dialect, RunsProviderTools):
         return result_parts(answer, max_bytes)
     call = ToolCall(id=result.call_id, name=result.name, arguments="", kind=result.kind)

@@ -76,7 +76,7 @@ def stored_answer(turn: OpenTurn, dialect: Dialect) -> Reply:
     )
 
 
-# ---------------------------------------------------------------------------------- what a model is told
+# ------------------------------------------------------------------------------ the events for a model
 
 
 def told(state: ConversationState, words: str, dialect: Dialect) -> ConversationState:
@@ -94,8 +94,7 @@ def without_problems(state: ConversationState) -> ConversationState:
 
 
 def asked_in_words(state: ConversationState, words: str, dialect: Dialect) -> ConversationState:
-    """The state with a schema at the end of its inbox; unchanged if the open turn has the same event already.
-    """
+    """The state with a schema at the end of its inbox; unchanged if the open turn has the same event already."""
     message = event(words, topic=FORMAT)
     if state.open is not None and dialect.entries([message])[0] in state.open.entries:
         return state
@@ -151,9 +150,7 @@ def _places(
             gone.update(range(starts[row] + sent, starts[row] + len(roles[row])))
             if sent or not row:
                 break
-            row -= (
-                1  # a reply that continues a paused one belongs to the same attempt
-            )
+            row -= 1  # a reply that continues a paused one belongs to the same attempt
     first = min(gone, default=len(entries))
     gone.update(
         at

@@ -53,7 +53,7 @@ SYNTHETIC: dict[ResultFlag, str] = {
 }
 
 STARTED: Final = "calls_started"
-"""A fact of the open turn: how many calls had started in it before those in the journal."""
+"""A fact of the open turn: the number of its calls that had started before the calls in the journal."""
 
 CLAIM: Final = "claim"
 """A fact of the open turn: the mark of the worker that starts its calls."""
@@ -71,7 +71,7 @@ def claimed(state: ConversationState, id: str) -> ConversationState:
 
 
 def calls_started(turn: OpenTurn) -> int:
-    """How many calls of the turn had started before those in its journal."""
+    """The number of the turn's calls that had started before the calls in its journal."""
     return int(turn.facts.get(STARTED, 0))
 
 

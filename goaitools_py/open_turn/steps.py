@@ -387,6 +387,7 @@ def close_turn(
     if status == UNANSWERED and _is_paused(turn):
         status = "truncated"
     known: dict[str, Any] = {**turn.facts, **(facts or {})}
+    # These two facts have a use only while the turn is open.
     known.pop(STARTED, None)
     known.pop(CLAIM, None)
     if turn.partial:

@@ -134,8 +134,8 @@ def is_unanswered(meta: Meta, key: TurnKey) -> bool:
 def given_up(meta: Meta, removed: Sequence[ClosedTurn]) -> Meta:
     """The meta data after a cut. An unanswered turn that the cut removes is finished if it had tool calls.
 
-    After the cut the model does not see what its tools did, and would call them again for the same message.
-    So a redelivery of that message is not sent: it gets the stored end of the turn, which is the status
+    After the cut the model does not see the results of its tools, and would call them again for the same
+    message. So a redelivery of that message is not sent. It gets the stored end of the turn: the status
     "truncated" and no text.
     """
     called = [turn for turn in removed if turn.has_tool_results]

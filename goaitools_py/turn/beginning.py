@@ -261,7 +261,7 @@ class Beginning:
         is_new = inbox.has_unseen(state, self.messages) or ledger.has_appended
         if not (is_new or state.inbox or state.open is not None):
             raise _nothing_to_do(resume=plan.resume, left_open=left_open)
-        voice, self.tools = voice_of(plan, state.meta)
+        voice, self.tools = voice_of(plan, state.meta)  # raises before `begin`, so the given blob stays
         answered = self._with_answers(state, has_changed) if self.answers else state
         admitted = self._admitted(answered)
         if plan.output is not None and not voice.output and plan.output.tool is None:
@@ -381,7 +381,7 @@ def _changed_settings(voice: Voice) -> str:
 
 
 def _log_damage(exc: StateError) -> None:
-    import logging  # not at the top: most turns log nothing
+    import logging  # not at the top: most turns do not log
 
     logging.getLogger("goaitools_py.state").error(
         "a stored conversation cannot be used, and a fresh one begins (%s, %d bytes): %s",
@@ -393,8 +393,7 @@ def _log_damage(exc: StateError) -> None:
 
 
 def _discarded(exc: StateError) -> str:
-    """The reason for a new conversation. The error of a foreign state advises the option that is set already.
-    """
+    """The reason for a new conversation. The error of a foreign state advises the option that is set already."""
     if isinstance(exc, StateProviderError):
         return (
             f"the given state was written by {exc.found!r} and this chat uses {exc.expected!r}: a new "

@@ -100,6 +100,7 @@ def check_queue(ledger: Ledger, before: ConversationState, messages: tuple[Messa
         problem = room.soft_problem(state)
         if problem is None or (yield from shrink.cut_to_limits(ledger, problem, _within(ledger), least=0)):
             return
+    # The caller gets the new messages back, so the error's state must not have them.
     ledger.begin(before, before, has_grown=False)
     error = ledger.error(StateSizeError, f"{problem}; the message was not queued, nothing was sent")
     error.pending_input = messages

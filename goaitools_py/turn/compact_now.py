@@ -40,7 +40,7 @@ def compact_flow(plan: Plan, *, dry_run: bool) -> Flow[CompactionReport]:
         plan = replace(plan, listening=False)  # nothing changes, so there is nothing to tell
     options = plan.options
     plan.codec.check(options.binding)
-    # The state first: a compactor does not help with one that this chat cannot read.
+    # Read the state first: without a readable state the advice to give a compactor would not help.
     is_long = may_take_long(plan.blob)
     state = (yield from computed(lambda: _loaded(plan), is_long=is_long)) if plan.blob else None
     if options.compactor is None:

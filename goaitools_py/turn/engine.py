@@ -385,7 +385,7 @@ class TurnEngine:
         if self._plan.one_step and is_new and ledger.state.open is not None:
             self._misfits = len(
                 ledger.state.open.facts.get(attempts.ANSWERS, ())
-            )  # with those of earlier steps
+            )  # counts the misfits of earlier steps, too
         if self._misfits > wanted.asked.retries:
             raise ledger.error(
                 OutputError,
@@ -543,6 +543,7 @@ class TurnEngine:
             bill=account.bill,
             output=self._output,
         )
+        # After `self._result`: if the checkpoint fails, `snapshot` still has the final blob.
         yield from ledger.checkpoint(blob)
         if ledger.listening and status != "in_progress":
             yield Emit(TurnCompleted(result, **ledger.of))

@@ -123,7 +123,7 @@ class Ledger(Standing):
         self.oversized = ""
         self.overflow = ""
         self._kept = b""
-        """The newest blob that was handed out; for an error whose own state is too large to be written."""
+        """The newest blob that a checkpoint gave out. An error uses it if its own state is too large."""
         self.tried = Tried()
 
     # -------------------------------------------------------------------------------- the beginning
@@ -143,7 +143,7 @@ class Ledger(Standing):
             for index, call in enumerate(opened.calls):
                 if call.state == "done":
                     self.record(index, journal.tool_record(call, iteration=self.iteration))
-        if admitted.meta.gauge[5:]:  # most servers cut nothing
+        if admitted.meta.gauge[5:]:  # most servers do not cut the prompt
             self.see_window(server_window(admitted.meta))
         earlier = self._earlier
         self.first_given = state if earlier is None else earlier.first_given or state
@@ -160,7 +160,7 @@ class Ledger(Standing):
         id = meta.id or self.options.conversation_id or ""
         self.of = {"conversation_id": id, "turn_ref": "" if number is None else turn_ref(id, number)}
 
-    # ---------------------------------------------------------------------------------- what is told
+    # -------------------------------------------------------------------------------------- the report
 
     def warn(self, code: WarningCode, message: str) -> None:
         """Add a warning to the result."""

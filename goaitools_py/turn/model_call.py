@@ -283,7 +283,7 @@ def _take(ledger: Ledger, call: Call, reply: Reply) -> Reply:
         request_id=ledger.telling.request_id if ledger.options.record_ids else "",
         watches=not (call.edits_context or reply.asides or reply.dropped),
     )
-    if with_reply.meta.gauge[5:]:  # most servers cut nothing
+    if with_reply.meta.gauge[5:]:  # most servers do not cut the prompt
         _tell_window(ledger, server_window(with_reply.meta))
     ledger.oversized = reply_problem(ledger.room, with_reply, kept)
     if ledger.oversized:
@@ -311,8 +311,7 @@ def _tell_window(ledger: Ledger, window: int) -> None:
 
 
 def _with_fresh_ids(ledger: Ledger, reply: Reply) -> Reply:
-    """Replace call ids that the conversation has already. With one id twice, a result would answer two calls.
-    """
+    """Replace call ids that the conversation has already. With one id twice, a result would answer two calls."""
     state = ledger.state
     pieces: list[bytes] = [segment.raw() for segment in state.segments]
     if state.open is not None:

@@ -1,4 +1,4 @@
-"""Calling observers. If one raises, that is logged, and the turn goes on.
+"""Calls observers. If an observer raises, its exception is logged, and the turn goes on.
 
 Owns: the call of `on_event`, for plain and for async code, and the log line. Must never know: which events
 there are.
@@ -21,7 +21,7 @@ _running: set[Any] = set()
 
 def _log(exc: Exception, event: Event) -> None:
     """Log the class of an observer's exception. Its text may hold content, so it is left out."""
-    import logging  # not at the top: it is a tenth of what importing this package takes
+    import logging  # not at the top: it takes a tenth of the package's import time
 
     error, told = type(exc).__name__, type(event).__name__
     facts = {"event": "observer.failed", "error": error, "told": told, "turn_ref": event.turn_ref}

@@ -112,7 +112,7 @@ class RelayTurn:
             flow = _through(engine.run(), place.backend, has_begun=True)
 
     def _begin(self, place: _Place) -> Flow[ChatResult]:
-        """The turn's flow at this provider. If it is a fallback, the turn warns that the earlier ones rest."""
+        """The turn's flow at this provider. At a fallback the turn warns that the earlier providers rest."""
         if place.number == 0:
             return self._engine.run()
         self._engine = engine = TurnEngine(_plan_at(self._plan, place))
@@ -197,7 +197,7 @@ def _places(plan: Plan) -> list[_Place]:
 def _rested_first(places: Sequence[_Place], outages: Outages, now: float) -> list[_Place]:
     """The providers in order, but resting providers last.
 
-    To ask an `Outages` whether a rest is over starts the rest again, so it is asked only until one is found.
+    `Outages.rests` starts an expired rest again, so ask it only until the first provider is found.
     """
     found: list[_Place] = []
     resting: list[_Place] = []
@@ -208,8 +208,7 @@ def _rested_first(places: Sequence[_Place], outages: Outages, now: float) -> lis
 
 
 def _is_down(error: TurnError) -> bool:
-    """True if another provider may take over: the error is a passing one, and the state has the whole turn.
-    """
+    """True if another provider may take over: the error is a passing one, and the state has the whole turn."""
     return isinstance(error, _DOWN) and error.retryable and bool(error.state) and not error.pending_input
 
 

@@ -245,7 +245,7 @@ def compact(ledger: Ledger, voice: VoiceOf, *, force: bool = False, archives: bo
     report: CompactionReport | None = None
     try:
         report = yield from _compacted(ledger, compactor, voice, questions, force, archives)
-    finally:
+    finally:  # an exit out of a strategy, such as Ctrl-C, must undo a half-done change, too
         if report is None or report.outcome != "compacted":
             ledger.go_back(before)
     if report is None:

@@ -233,6 +233,7 @@ class Standing(Timing):
         """Move the appended messages into the inbox."""
         if self._appended:
             with self._lock:
+                # The state first: an exit between the two lines must not lose the messages.
                 self.state = inbox.admit(self.state, self._appended, self.dialect)
                 self._appended = []
 

@@ -114,6 +114,7 @@ def run_calls(
                 yield from ledger.tick()
                 ledger.check_deadline()
                 if not (is_claimed or step.tool.idempotent):
+                    # Before the first start: after a crash the claimed calls are in doubt, and not repeated.
                     yield from _claim(ledger, queue)
                     is_claimed = True
                 yield from _start(ledger, index, step)
@@ -147,7 +148,7 @@ def run_calls(
         if outcome.abort or ledger.options.tool_errors == "raise":
             failure = failure or outcome.exception
     if halted is not None:
-        raise ledger.refresh(halted)
+        raise ledger.refresh(halted)  # tools have finished since the error was made
     for index, _ in (*queue, *over):
         yield from _done(ledger, index, journal.synthetic(_calls(ledger)[index], "not_run"))
     if ledger.overflow:
@@ -593,15 +594,14 @@ def _done(ledger: Ledger, index: int, call: JournalCall) -> Flow[None]:
 
 
 def _tell_done(ledger: Ledger, call: JournalCall, *, checkpoint: bool = True) -> Flow[None]:
-    """Have a result kept, and only then tell the listeners: a listener that ends the process loses nothing.
-    """
+    """Have a result kept, and only then tell the listeners: a listener that ends the process loses nothing."""
     failed: TurnError | None = None
     try:
         if checkpoint:
             yield from ledger.checkpoint()
     except TurnError as exc:
         failed = exc
-    if ledger.listening and call.state == "done":
+    if ledger.listening and call.state == "done":  # also after a failed checkpoint: the tool has run
         output = "".join(part.text for part in call.parts if isinstance(part, Text))
         yield Emit(
             ToolFinished(call.id, call.name, ledger.iteration, call.flag, call.seconds, output, **ledger.of)

@@ -35,7 +35,7 @@ def tell_failed(
     """
     if error is None or isinstance(error, (ToolError, AbortTurn)):
         return
-    import logging  # not at the top: it is a tenth of what importing this package takes
+    import logging  # not at the top: it takes a tenth of the package's import time
 
     name = type(error).__name__
     logging.getLogger("goaitools_py.tool").error(

@@ -319,8 +319,8 @@ def _cancelled(effect: CallTool) -> CallOutcome:
     return CallOutcome(parts=text_parts(text), flag="cancelled", actions=effect.context.actions)
 
 
-# Functions and not bound methods of an instance: those would make a reference cycle, which only the garbage
-# collector can free.
+# Functions, not bound methods: bound methods of an instance would make a reference cycle, which only the
+# garbage collector can free.
 _PERFORM: Final[Mapping[type, Callable[[AwaitingEdge, Any], Awaitable[Any]]]] = {
     CallModel: AwaitingEdge._call_model,
     CallTool: AwaitingEdge._call_tool,

@@ -118,8 +118,8 @@ class BlockingEdge:
     def interrupt(self) -> None:
         """From another thread: end the wait for a tool in a worker thread, and for more of an open response.
 
-        Three waits go on, because nothing can end them safely: for a provider that has not answered yet, for
-        the pause before a retry, and for a tool in the turn's own thread.
+        Three waits go on, because they cannot be ended safely: for the head of a provider's answer, for the
+        pause before a retry, and for a tool in the turn's own thread.
         """
         self._finished.put(None)
         interrupt = getattr(self._exchange, "interrupt", None)
@@ -346,8 +346,8 @@ def _now() -> Moment:
     return Moment(time.time_ns() // 1_000_000, time.monotonic())
 
 
-# Functions and not bound methods of an instance: those would make a reference cycle, which only the garbage
-# collector can free.
+# Functions, not bound methods: bound methods of an instance would make a reference cycle, which only the
+# garbage collector can free.
 _PERFORM: Final[Mapping[type, Callable[[BlockingEdge, Any], Any]]] = {
     Clock: lambda edge, effect: _now(),
     CallModel: BlockingEdge._call_model,
