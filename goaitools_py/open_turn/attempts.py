@@ -94,7 +94,7 @@ def without_problems(state: ConversationState) -> ConversationState:
 
 
 def asked_in_words(state: ConversationState, words: str, dialect: Dialect) -> ConversationState:
-    """The state with a schema at the end of its inbox; unchanged if the open turn has the same event already."""
+    """The state with a schema at the end of its inbox; unchanged if the open turn has the same event."""
     message = event(words, topic=FORMAT)
     if state.open is not None and dialect.entries([message])[0] in state.open.entries:
         return state

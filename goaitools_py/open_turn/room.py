@@ -64,7 +64,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Size(NamedTuple):
-    """The sizes of a state, or their limits. In bytes, except entries, segments and values, which are counts."""
+    """The sizes of a state, or their limits. In bytes; entries, segments and values are counts."""
 
     blob: int
     decoded: int

@@ -393,7 +393,7 @@ def _log_damage(exc: StateError) -> None:
 
 
 def _discarded(exc: StateError) -> str:
-    """The reason for a new conversation. The error of a foreign state advises the option that is set already."""
+    """The reason for a new conversation. A foreign state's own error would advise the option that is set."""
     if isinstance(exc, StateProviderError):
         return (
             f"the given state was written by {exc.found!r} and this chat uses {exc.expected!r}: a new "

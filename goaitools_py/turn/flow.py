@@ -114,7 +114,7 @@ class Compute(Value, frozen=True):
 
 
 def computed(function: Callable[[], ResultT], *, is_long: bool = True) -> Flow[ResultT]:
-    """Call a function, beside the event loop if it may take more than some milliseconds; return its result."""
+    """Call a function, and return its result. If `is_long`, it runs beside the event loop."""
     if not is_long:
         return function()
     found: ResultT = yield Compute(function)

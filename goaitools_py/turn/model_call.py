@@ -311,7 +311,7 @@ def _tell_window(ledger: Ledger, window: int) -> None:
 
 
 def _with_fresh_ids(ledger: Ledger, reply: Reply) -> Reply:
-    """Replace call ids that the conversation has already. With one id twice, a result would answer two calls."""
+    """Replace call ids that the conversation has already: with a repeated id, a result answers two calls."""
     state = ledger.state
     pieces: list[bytes] = [segment.raw() for segment in state.segments]
     if state.open is not None:
@@ -438,7 +438,7 @@ def _unsign(ledger: Ledger) -> bool:
         ledger.unsign(reason)
     elif not ledger.unsign_open(reason):
         return False
-    ledger.set_base(ledger.state)  # so no later step back restores the refused blocks
+    ledger.set_base(ledger.state)  # so that dropping the input does not restore the refused blocks
     return True
 
 
@@ -455,6 +455,6 @@ def _repair(ledger: Ledger) -> bool:
         return False
     if not log:
         return False
-    ledger.set_base(state)  # so no later step back restores the refused entries
+    ledger.set_base(state)  # so that dropping the input does not restore the refused entries
     ledger.tell_repaired(given, state, log)
     return True

@@ -208,7 +208,7 @@ def _rested_first(places: Sequence[_Place], outages: Outages, now: float) -> lis
 
 
 def _is_down(error: TurnError) -> bool:
-    """True if another provider may take over: the error is a passing one, and the state has the whole turn."""
+    """True if another provider may take over: the error is temporary, and the state has the whole turn."""
     return isinstance(error, _DOWN) and error.retryable and bool(error.state) and not error.pending_input
 
 

@@ -212,7 +212,7 @@ def _own_name(raw: Mapping[str, Any]) -> str | None:
 
 
 def _compactors_edits(compactor: Any, plan: Plan, settings: Mapping[str, Any]) -> tuple[ContextEdit, ...]:
-    """The context edits that the compactor wants from the provider, and that this provider API and host know."""
+    """The context edits that the compactor wants, as far as this provider API and host know them."""
     wanted = getattr(compactor, "context_management", ())
     if not wanted or "context_management" in settings.get("extra_body", ()):
         return ()

@@ -594,7 +594,7 @@ def _done(ledger: Ledger, index: int, call: JournalCall) -> Flow[None]:
 
 
 def _tell_done(ledger: Ledger, call: JournalCall, *, checkpoint: bool = True) -> Flow[None]:
-    """Have a result kept, and only then tell the listeners: a listener that ends the process loses nothing."""
+    """Have a result kept, then tell the listeners: a listener that ends the process cannot lose it."""
     failed: TurnError | None = None
     try:
         if checkpoint:
