@@ -223,8 +223,8 @@ def pruned(data: bytes, *, as_text: Collection[str] = ()) -> bytes:
 
     Args:
         data: One JSON text.
-        as_text: Names of members. If a member of this name holds an object with a container that is too deep,
-            the whole object becomes a JSON string of its own text, so that its text is complete.
+        as_text: Names of members. If the object in a named member has a container that is too deep, the whole
+            object becomes a JSON string of its own text. So no text of it is lost.
     """
     if is_shallow(data):
         return data

@@ -42,8 +42,8 @@ __all__ = [
 ]
 
 ANSWERS: Final = "answers"
-"""A fact of the open turn: the numbers, from 0, of the iterations with an answer as reply. All of these
-answers, except one that ends the turn, are attempts that did not fit."""
+"""A fact of the open turn: the numbers, from 0, of the iterations with an answer as reply. An answer that
+ends the turn fits. All other answers are attempts that did not fit."""
 
 FORMAT: Final = "goaitools.answer-format"
 """The topic of the event that tells the model the schema."""

@@ -6,10 +6,10 @@ Ollama cuts a prompt that exceeds ``num_ctx`` (4,096 by default) from the front,
 rest: 60,000 words were sent, and 2,050 tokens counted (ollama/ollama#17427, 2026-07). The reply has no other
 sign of the cut.
 
-A count is a sign if the request has more words than the counted tokens. The words are counted only where that
-is cheap: if the new entries are large already, if the count has fallen although the history has only grown,
-or if no count of the history was known. Text with few spaces, such as code, shows a cut later. These are not
-signs:
+A count is a sign if the request has more words than the counted tokens. To save time the words are counted
+only in three cases. The new entries are large already. The count has fallen although the history has only
+grown. Or no count of the history was known. Text with few spaces, such as code, shows a cut later. These are
+not signs:
 
 - A server that counts only tokens outside its cache. The count is then about as large as the new entries.
 - A hosted tool: its results were counted once, and are not in the history.

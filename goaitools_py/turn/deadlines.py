@@ -1,4 +1,4 @@
-"""The time limits of a model call: which one ends first, and which one has passed.
+"""The time limits of a model call: the next limit, and the limit that has passed.
 
 Owns: arithmetic on seconds. Must never know: a clock, or the content of a call.
 """

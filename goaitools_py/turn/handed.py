@@ -1,10 +1,10 @@
-"""Settings that were not written for the model that a turn asks, so that no provider refuses them.
+"""Fits settings that were written for another model, so that no provider refuses them.
 
 Owns: the removal of settings that do not fit the model of a turn. Must never know: which settings a model
 refuses.
 
-Three cases have settings for another model: the state keeps a setting (`sticky_settings`), a fallback gets
-the settings of the chat's own model, and a call names another model but takes the chat's default settings. A
+Settings for another model come from three places. The state keeps a setting (`sticky_settings`). A fallback
+gets the settings of the chat's own model. A call names another model but takes the chat's default settings. A
 setting that the caller writes for the model itself is sent unchanged, and the provider's error is the answer.
 """
 

@@ -181,7 +181,7 @@ class Ledger(Standing):
             self.tell_unsigned("earlier turns were repaired", now)
 
     def tell_unsigned(self, reason: str, state: ConversationState | None = None) -> None:
-        """Warn that the signed blocks of closed turns are gone, and that an open turn may lose its own.
+        """Warn that closed turns have lost their signed blocks, and that the open turn may lose its blocks.
 
         `state`: the conversation, if the turn has not begun.
         """

@@ -1,4 +1,4 @@
-"""Which providers of a chat did not answer lately, so that the next turns do not wait for them again.
+"""Notes the providers of a chat that did not answer lately, so that the next turns do not wait for them.
 
 Owns: the times, on a clock that never jumps. Must never know: a provider, a turn, or the clock itself.
 

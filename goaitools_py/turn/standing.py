@@ -66,9 +66,9 @@ class Standing(Timing):
         room: Computes the space that is left in the state.
         streamed: Returns the received text of a reply that is under way; None if no reply is.
         partial_text: The text of a reply that broke off.
-        left_waiting: The messages that others had put into a shared conversation before this turn, once the
-            provider has refused a request with them. They stay in the inbox, and the turn goes on without
-            them.
+        left_waiting: None at first. After the provider has refused a request with the messages that others
+            had put into a shared conversation: these messages. They stay in the inbox, and the turn goes on
+            without them.
     """
 
     def __init__(self, plan: Plan) -> None:
