@@ -1,1 +1,1 @@
-"""Values, JSON and processes: what every room uses."""
+"""Values, JSON and processes, for all other rooms."""

@@ -1,14 +1,14 @@
-"""Do it once more, and then raise: for steps that an exception must not leave undone.
+"""Runs a step again after an exception, and then raises: for steps that must not stay half done.
 
-Owns: this rule, once per colour. Must never know: what is done.
+Owns: this rule, for plain and for async code. Must never know: the step's work.
 
 Ctrl-C, a cancellation or a lack of memory may come at any line: between a tool's result and the journal, or
-while a connection is being closed. Such an exception has to go on, but not before the step is done. So the
-step is done a second time, from its beginning, and then the exception is raised.
+while a connection is being closed. The exception has to go on, but not before the step is complete. So the
+step runs a second time, from its beginning, and then the exception is raised.
 
-A step that is given to these functions must bear being done twice. It sets values instead of adding to them,
-or sees for itself what is done already. If it raises the second time, too, that exception goes on, with the
-first one as its context.
+A step for these functions must be safe to run twice. It sets values instead of adding to them, or checks
+which part is done already. If it raises the second time, too, that exception goes on, with the first one as
+its context.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def once_more(step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Do a step, and return what it returns. If it raises, do it once more, and raise all the same."""
+    """Run a step, and return its result. If it raises, run it once more, and raise all the same."""
     try:
         return step(*args, **kwargs)
     except BaseException:

@@ -1,13 +1,13 @@
 """Runs a blocking call in a thread, and leaves it there if it is late.
 
-Owns: those threads, and what happens to an answer that comes too late. Must never know: what is called.
+Owns: these threads, and the handling of late results. Must never know: the call's work.
 
-It is for calls that have no deadline of their own and that nothing can interrupt: a whole post of an SDK, a
-call of a store over a driver that may wait for ever. The thread that watches times (`watch`) cannot help
-here: it can tell that the time is over, but not end the call. So somebody has to stay behind in the call, and
-that is this thread.
+It is for calls without a deadline that cannot be interrupted: a whole post of an SDK, or a call of a store
+over a driver that may wait for ever. The thread that watches times (`watch`) cannot help here: it notices the
+end of the time, but cannot end the call. So the call runs in a thread of its own, and a late call stays
+there.
 
-A thread that is done waits a moment for the next call, because a new one costs four times as much.
+A thread that has finished waits a moment for the next call, because a new thread costs four times as much.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ __all__ = ["within"]
 T = TypeVar("T")
 
 _Call: TypeAlias = tuple[Callable[[], object], Callable[[], object]]
-"""What runs, and what tells that it has run. The second must not wait, and not refer to the first."""
+"""The function to run, and the function that reports its end. The second must not wait, and must not refer to
+the first."""
 
 IDLE_SECONDS = 2.0
-"""How long a thread waits for its next call before it ends."""
+"""A thread waits so long for its next call before it ends."""
 
 
 class _Worker:
@@ -49,7 +50,7 @@ class _Worker:
         threading.Thread(target=self._work, name="goaitools-aside", daemon=True).start()
 
     def begin(self, call: _Call) -> None:
-        """Give the thread its next call. Only one who took the worker from `idle`, or made it, may do so."""
+        """Give the thread its next call. Only the code that took it from `idle`, or made it, may do so."""
         self._calls.put(call)
 
     def _work(self) -> None:
@@ -61,12 +62,12 @@ class _Worker:
                     return
                 run, tell = self._calls.get()
             run()
-            del run  # after `tell` nothing may refer to the call and its answer any more
-            self._idle.append(self)  # before `tell`, so that the next call finds it
+            del run  # after `tell` this thread must not refer to the call and its result any more
+            self._idle.append(self)  # before `tell`, so that the caller's next call finds this worker
             tell()
 
     def _has_retired(self) -> bool:
-        """True if no call can come any more; False if the worker was taken, so that one is about to come."""
+        """True if no call can come any more; False if other code took the worker, and a call will come."""
         try:
             self._idle.remove(self)
         except ValueError:
@@ -78,10 +79,10 @@ _idle = PerProcess[list[_Worker]](lambda inherited: [])
 
 
 def _begin(call: _Call) -> None:
-    """Run a call in a thread that waits for one, or in a new one. Raises RuntimeError without a thread."""
+    """Run a call in an idle thread, or in a new one. Raises RuntimeError if no thread can be started."""
     idle = _idle.get()
     try:
-        worker = idle.pop()  # the one that came last: those that are needed less often come to their end
+        worker = idle.pop()  # take the newest, so that the threads which are not needed time out
     except IndexError:
         worker = _Worker(idle)
         worker.start()
@@ -89,16 +90,16 @@ def _begin(call: _Call) -> None:
 
 
 def within(seconds: float, call: Callable[[], T], discard: Callable[[T], object]) -> T:
-    """Call, and wait for a while; what `call` returns or raises in that time.
+    """Call a function in a thread, wait for a limited time, and return or raise its result.
 
     Args:
-        seconds: How long to wait.
-        call: What to call. It sees the context variables of this thread. If it is late, it runs on.
-        discard: Called with what a late call returns, such as a response, to close it. A late exception is
+        seconds: The longest wait.
+        call: The function. It sees the context variables of this thread. If it is late, it runs on.
+        discard: Called with the result of a late call, such as a response, to close it. A late exception is
             dropped.
 
     Raises:
-        TimeoutError: It is late.
+        TimeoutError: The call is late.
     """
     lock, done = threading.Lock(), threading.Lock()
     outcome: dict[str, Any] = {}
@@ -115,7 +116,7 @@ def within(seconds: float, call: Callable[[], T], discard: Callable[[T], object]
         if "value" in ended:
             discard(ended["value"])
 
-    if sys.is_finalizing():  # the process ends: other threads run no more
+    if sys.is_finalizing():  # the process ends, and other threads no longer run
         return call()
     context = contextvars.copy_context()
     done.acquire()
@@ -131,14 +132,14 @@ def within(seconds: float, call: Callable[[], T], discard: Callable[[T], object]
     if not is_done:
         _leave(lock, outcome, None)
     if "error" in outcome:
-        raise outcome.pop("error")  # left in here, it would refer to itself by way of this frame
+        raise outcome.pop("error")  # take it out: the error refers to this frame, and this would be a cycle
     if "value" in outcome:
         return outcome["value"]  # type: ignore[no-any-return]
     raise TimeoutError("the call took longer than it may")
 
 
 def _leave(lock: threading.Lock, outcome: dict[str, Any], discard: Callable[[Any], object] | None) -> None:
-    """Wait no longer. An answer that came at the last moment is kept, or discarded if `discard` is given."""
+    """Stop waiting. A result that came at the last moment is kept, or discarded if `discard` is given."""
     with lock:
         if not outcome:
             outcome["left"] = True

@@ -1,9 +1,10 @@
-"""Wrong calls of public classes, answered in the names that their users know.
+"""Makes the errors of wrong calls name the public classes.
 
-Owns: the names that Python's own errors show, and the advice where a class cannot be made like that.
-Must never know: what a class is for.
+Owns: the names that Python's own errors show, and the advice if a class is made with wrong arguments.
+Must never know: the purpose of a class.
 
-Python names the class that defines a method: a wrong call of `Chat` would speak of a class of the inside.
+Python names the class that defines a method: the error of a wrong call of `Chat` would name an internal
+class.
 """
 
 from __future__ import annotations
@@ -39,15 +40,15 @@ def _renamed(method: FunctionType, name: str) -> FunctionType:
     )
     copy.__kwdefaults__ = method.__kwdefaults__
     functools.update_wrapper(copy, method)
-    del copy.__wrapped__  # type: ignore[attr-defined]  # it is no wrapper, and costs no second call
+    del copy.__wrapped__  # type: ignore[attr-defined]  # the copy does not call the original
     copy.__qualname__ = name
     return copy
 
 
 def advised(advice: str) -> Callable[[F], F]:
-    """Answer arguments that do not fit an ``__init__`` with an advice.
+    """Raise a `TypeError` with an advice for arguments that do not fit an ``__init__``.
 
-    `advice`: the text of the `TypeError`; ``{0}`` is the class.
+    `advice`: the text of the error; ``{0}`` is the class.
     """
 
     def wrap(init: F) -> F:

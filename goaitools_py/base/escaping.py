@@ -1,10 +1,10 @@
 """Escapes text from outside, so that it cannot look like this library's own blocks, or like other text.
 
-Owns: the escaping rule and its reversal; which characters have no look of their own. Must never know: a
-message, or what a block says.
+Owns: the escaping rule and its reversal; the list of invisible characters. Must never know: a message, or the
+content of a block.
 
 The ``<`` of ``<app-event``, ``</app-event`` and the like becomes ``&lt;``. This also happens if the text ends
-in the middle of such a word, because a model reads the parts of a message as one text.
+inside of one of these words, because a model reads the parts of a message as one text.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BEGINNINGS: Final = sorted(
 
 @cache
 def _before_word(mark: str) -> re.Pattern[str]:
-    # Compiled on first use: few texts have such a mark, and at import it would take a fiftieth of its time.
+    # Compile on first use: few texts have this mark, and compiling takes a fiftieth of the import time.
     return re.compile(rf"{mark}(?={'|'.join(_WORDS)}|(?:{'|'.join(_BEGINNINGS)})\Z)", re.IGNORECASE)
 
 
@@ -39,11 +39,12 @@ def as_written(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    r"""The text for a person who decides by it: characters that are not seen, or that turn other text around,
-    become escapes of JSON, such as ``\u202e``. Line breaks and tabs stay. So do the joiners of emoji and of
-    Persian, which change no order.
+    r"""The text for a person who has to judge it.
 
-    In JSON text such characters stand inside of strings only, so valid JSON keeps its meaning.
+    Invisible characters, and characters that change the direction of text, become escapes of JSON, such as
+    ``\u202e``. Line breaks and tabs stay. So do the joiners of emoji and of Persian, which change no order.
+
+    JSON text can have these characters only inside of strings, so valid JSON keeps its meaning.
     """
     return text if text.isascii() and text.isprintable() else _unseen().sub(_as_escape, text)
 

@@ -1,10 +1,10 @@
-"""What has to be done before Python ends, while all threads still run.
+"""Finishes objects before Python ends, while all threads still run.
 
-Owns: the objects that are not finished, and when they are told. Must never know: what they do then.
+Owns: the list of unfinished objects, and the time of the call. Must never know: an object's last work.
 
-When Python ends, it stops daemon threads where they are, with all locks that they hold, and only then frees
-objects. A lock that a ``__del__`` takes then may never be free. So what has to be finished is finished
-before: `atexit` calls it. After that `is_ending` is true, and no ``__del__`` may take a lock or wait.
+When Python ends, it stops daemon threads at any line, with all locks that they hold, and only then frees
+objects. A ``__del__`` that takes a lock could then wait for ever. So `atexit` finishes these objects earlier.
+After that `is_ending` is true, and no ``__del__`` may take a lock or wait.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ __all__ = ["Unfinished", "finished", "is_ending", "unfinished"]
 
 
 class Unfinished(Protocol):
-    """An object with something left to do."""
+    """An object that has work left."""
 
     def end_with_python(self) -> None:
-        """Do it. Other threads may run; an object that one of them uses is left alone."""
+        """Do the work. Other threads may run; an object that one of them uses is left alone."""
         ...
 
 
 is_ending: Final = sys.is_finalizing
-"""True once Python has stopped its daemon threads. A ``__del__`` takes it as a default of a parameter: this
-module may be gone then."""
+"""True once Python has stopped its daemon threads. A ``__del__`` binds it as the default of a parameter,
+because this module may be gone then."""
 
 _all: Final[dict[int, weakref.ref[Unfinished]]] = {}
 
 
 def unfinished(one: Unfinished) -> None:
-    """Note an object that has something left to do. It is referenced weakly."""
+    """Note an object that has work left. The reference is weak."""
     _all[id(one)] = weakref.ref(one)
 
 

@@ -1,6 +1,6 @@
-"""What to say if a package of an extra is not installed.
+"""The error for a missing package of an extra.
 
-Owns: the text of that error. Must never know: which packages an extra has.
+Owns: the text of this error. Must never know: which packages an extra has.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ __all__ = ["lacking"]
 
 
 def lacking(error: ModuleNotFoundError, what: str, extra: str) -> ModuleNotFoundError:
-    """The error to raise in the place of one of Python's, which names the missing module alone.
+    """The error to raise in place of Python's own, which names only the missing module.
 
     Args:
-        error: What the import raised.
-        what: What needs the package.
+        error: The error of the import.
+        what: The part of this package that needs the import.
         extra: The extra that installs it.
     """
     missing = (error.name or "").partition(".")[0]
-    if missing in ("", __name__.partition(".")[0]):  # a mistake in this package, and no missing extra
+    if missing in ("", __name__.partition(".")[0]):  # a mistake in this package, not a missing extra
         return error
     return ModuleNotFoundError(
         f"{what} needs the package {missing}: pip install 'goaitools-py[{extra}]'", name=error.name

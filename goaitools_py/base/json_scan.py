@@ -1,9 +1,9 @@
-"""Reads JSON text strictly, and says at which byte it is none.
+"""Reads JSON text strictly, and names the byte of an error.
 
-Owns: what is JSON (RFC 8259), how deep it nests, about how many values it has, and where those of its first
-level begin and end. Must never know: a fast reader, or what is done with the pieces.
+Owns: the grammar of JSON (RFC 8259), the depth of a text, the number of its values, and the positions of the
+values of its first level. Must never know: a fast reader, or the use of the pieces.
 
-The scanner is one loop without recursion. Below the first level the standard library's reader walks for it.
+The scanner is one loop without recursion. Below the first level it uses the standard library's reader.
 It accepts one thing that msgspec refuses: an escaped surrogate without its other half (``"\\ud800"``). Models
 send such escapes, and JSON's grammar allows them. The time is linear in the length of the input. No error
 text quotes the input.
@@ -80,11 +80,10 @@ def count_values(text: bytes, *, most: int) -> int:
     """Count the JSON values in a text: the commas and the opening brackets outside of strings.
 
     A value takes up to two hundred bytes of memory, and may be two bytes of text. So count them before a
-    parser runs. They are not read for that, and the time is linear.
+    parser runs. The values are not read, and the time is linear.
 
-    A result up to `most` is an upper bound, which is found fast. Beyond it counting stops. For text that is
-    not JSON, any result is possible; up to the first error in it, though, this sees the text as a parser
-    does.
+    A result up to `most` is an upper bound, which is found fast. Beyond `most` counting stops. For text that
+    is not JSON, any result is possible. But up to the first error, this counts the values that a parser sees.
     """
     if (bound := most_values(len(text))) <= most or (bound := separators(text)) <= most:
         return bound
@@ -102,7 +101,7 @@ def exact_values(text: bytes, most: int) -> int:
 
 
 def most_values(length: int) -> int:
-    """How many values so many bytes of JSON text may have at most: ``[],`` counts as two."""
+    """The most values that a JSON text of this length in bytes can have: ``[],`` counts as two."""
     return 2 * length // 3 + 2
 
 
@@ -115,10 +114,10 @@ _SEPARATORS: Final = b",[{"
 
 
 def check_text(text: str) -> None:
-    """Refuse JSON in a string from which a value could not be made, shown and copied: arguments of a call may
-    have any depth and size.
+    """Refuse JSON that is too deep or too large for a value that programs can show and copy.
 
-    Raises ValueError if it nests deeper than `MAX_TEXT_DEPTH`, or has more than `MAX_TEXT_VALUES` values.
+    The arguments of a call may have any depth and size. Raises ValueError if the text nests deeper than
+    `MAX_TEXT_DEPTH`, or has more than `MAX_TEXT_VALUES` values.
     """
     data = text.encode("utf-8", "surrogatepass")
     if not is_shallow(data, MAX_TEXT_DEPTH):
@@ -128,16 +127,16 @@ def check_text(text: str) -> None:
 
 
 MAX_TEXT_DEPTH: Final = 100
-"""Python's `copy` and `json` need two or three calls for a level, and have a thousand together with those of
-the program."""
+"""Python's `copy` and `json` need two or three nested calls for a level. Python allows a thousand, and the
+program needs some of them."""
 MAX_TEXT_VALUES: Final = 1_000_000
 
 
 def is_shallow(data: bytes, most: int = MAX_DEPTH) -> bool:
     """True if containers nest no deeper than `most`. For text that is not JSON, any result is possible.
 
-    msgspec goes as deep as Python's recursion limit lets it, which a caller may have raised beyond what
-    the C stack holds; up to the first error in it, though, this sees the text as a parser does.
+    But up to the first error, this sees the depth that a parser sees. The check is necessary: msgspec goes as
+    deep as Python's recursion limit, and a caller may have raised the limit beyond the size of the C stack.
     """
     if len(data) < 1024:
         if data.count(b"{") + data.count(b"[") <= most:
@@ -154,7 +153,7 @@ def is_shallow(data: bytes, most: int = MAX_DEPTH) -> bool:
 
 
 def _few(characters: bytes, data: bytes, left: int) -> bool:
-    """True if the text has at most `left` of these characters, also counting those in strings."""
+    """True if the text has at most `left` of these characters, inside and outside of strings."""
     for character in characters:
         at = data.find(character)  # find is a memchr; on a long text, bytes.count takes ten times as long
         while at >= 0:
@@ -166,15 +165,17 @@ def _few(characters: bytes, data: bytes, left: int) -> bool:
 
 
 def outside_strings(data: bytes, characters: bytes) -> Iterator[bytes]:
-    """Give those of the characters that stand outside of strings, in pieces: many quotation marks in a short
-    text must not become as many objects at once."""
+    """Yield the given characters that stand outside of strings, in pieces.
+
+    In pieces, because many quotation marks in a short text must not become many objects at once.
+    """
     others = _all_but(characters + b'"')
     is_inside = False
     at = 0
     while at < len(data):
         piece = data[at : at + _PIECE_BYTES]
         if (len(piece) - len(piece.rstrip(b"\\"))) % 2 and at + len(piece) < len(data):
-            piece = piece[:-1]  # the last backslash belongs to the character behind it
+            piece = piece[:-1]  # the last backslash escapes the next character: keep the two together
         at += len(piece)
         marks = piece.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, others).split(b'"')
         yield b"".join(marks[is_inside::2])
@@ -192,7 +193,7 @@ _STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
 # ----------------------------------------------------------------------------------------------- the scanner
 
-# Possessive quantifiers (``*+``) never give back what they took: every pattern is linear.
+# Possessive quantifiers (``*+``) never backtrack, so every pattern takes linear time.
 SPACE = rb"[ \t\n\r]*+"
 STRING = rb'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+"'
 _NUMBER = rb"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+"
@@ -212,7 +213,7 @@ CLOSING = {_OBJECT_START: _OBJECT_END, _ARRAY_START: _ARRAY_END}
 
 
 def check(data: bytes) -> None:
-    """Refuse what is not one JSON text."""
+    """Refuse bytes that are not exactly one JSON text."""
     _check_utf8(data)
     text, start = _walkable(data), len(data) - len(data.lstrip(b" \t\n\r"))
     end = None if text is None else _walked(text, start)
@@ -294,22 +295,22 @@ def _check_utf8(data: bytes) -> None:
 
 
 def refuse_far_error(data: bytes) -> None:
-    """Refuse a long text that has an error far behind its beginning, without making a value of any of it. The
-    text must be shallow, and has more than `SCANNED_BYTES`.
+    """Refuse a long text with an error far behind its beginning, without making values of the text.
 
-    Raises `RawJSONError`. A text that passes may still have a number that cannot be read.
+    The text must be shallow, and longer than `SCANNED_BYTES`. Raises `RawJSONError`. A text that passes may
+    still have a number that cannot be read.
     """
     at = _error_of_skipper(data)
     if at is not None:
-        # It may be a lone surrogate, which is JSON. Other errors stay when each surrogate is replaced, also
-        # where these bytes are an escaped backslash and a letter.
+        # The error may be a lone surrogate, which is valid JSON. So replace each surrogate and look again:
+        # other errors stay, also where these bytes are an escaped backslash and a letter.
         at = _error_of_skipper(data.replace(b"\\ud", b"\\u0").replace(b"\\uD", b"\\u0"))
     if at is not None and at > SCANNED_BYTES:
         raise RawJSONError("not JSON", at)
 
 
 def _error_of_skipper(data: bytes) -> int | None:
-    """At which byte msgspec finds an error; None if it finds none."""
+    """The byte at which msgspec finds an error; None without an error."""
     try:
         _SKIPPER.decode(data)
     except msgspec.DecodeError as error:
@@ -323,8 +324,10 @@ _OFFSET: Final = re.compile(r"\(byte (\d+)\)")
 
 
 def _walkable(data: bytes) -> str | None:
-    """The text with a character for each byte, so that positions are those of the bytes; None if it may nest
-    too deep. A long text is refused then: it does, or it is no JSON."""
+    """The text with one character for each byte, so that positions in it are byte positions.
+
+    None if it may nest too deep. A long text is refused then: it nests too deep, or is not JSON.
+    """
     if is_shallow(data):
         if len(data) > SCANNED_BYTES:
             refuse_far_error(data)
@@ -335,10 +338,12 @@ def _walkable(data: bytes) -> str | None:
 
 
 def _walked(text: str, start: int) -> int | None:
-    """Where a value ends, found by the standard library's reader, which is written in C: a few kilobytes may
-    inflate to millions of values, and the scanner takes a microsecond for each.
+    """The end of a value, found by the standard library's reader.
 
-    None: the scanner has to look for the error. It is not asked if the error is far away.
+    That reader is written in C. The scanner takes a microsecond for each value, and a few compressed
+    kilobytes may hold millions of values.
+
+    None: the scanner has to find the error. If the error is far away, this raises `RawJSONError` instead.
     """
     try:
         return _WALKER.raw_decode(text, start)[1]
@@ -360,6 +365,6 @@ def _no_constant(name: str) -> NoReturn:
 
 
 _WALKER: Final = json.JSONDecoder(parse_float=len, parse_int=len, parse_constant=_no_constant)
-"""No number is read as one: that takes long for many digits, and fails for some."""
+"""Does not convert numbers: that takes long for many digits, and fails for some."""
 SCANNED_BYTES: Final = 64 * 2**10
-"""So far from the beginning of a text the scanner looks for an error."""
+"""The scanner looks for an error in this many bytes from the beginning of a text."""

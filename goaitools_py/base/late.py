@@ -1,10 +1,10 @@
 """Awaits a call that may get no answer, for a limited time.
 
-Owns: the task of such a call, and what becomes of the task when nobody waits for it any more. Must never
-know: what is called.
+Owns: the task of the call, and the end of the task after its caller has left. Must never know: the call's
+work.
 
-It is the twin of `aside` for event loops. `asyncio.timeout` is not enough: it cancels the call and waits
-until the call has cleaned up. A driver whose server is silent may clean up for ever.
+It does for event loops the work of `aside`. `asyncio.timeout` is not enough: it cancels the call and waits
+until the call has cleaned up. A driver may clean up for ever if its server does not answer.
 """
 
 from __future__ import annotations
@@ -20,28 +20,29 @@ __all__ = ["await_within"]
 T = TypeVar("T")
 
 LEFT_SECONDS: Final = 10.0
-"""How long a call that is late may go on before it is cancelled. A lease lasts as long by default."""
+"""A late call may go on for so many seconds before it is cancelled. A lease lasts as long by default."""
 
 CLEANING_SECONDS: Final = 1.0
-"""How long a cancelled call may clean up. Then it is cancelled again: a driver may swallow a cancellation."""
+"""A cancelled call may clean up for so many seconds. Then it is cancelled again: a driver may swallow a
+cancellation."""
 
 _TRIES: Final = 5
 
 _left: Final[set[asyncio.Task[Any]]] = set()
-"""An event loop holds its tasks weakly."""
+"""The tasks of late calls. They are kept here, because an event loop holds its tasks weakly."""
 
 
 async def await_within(seconds: float, call: Awaitable[T]) -> T:
-    """Await a call for a while; what it gives or raises in that time.
+    """Await a call for a limited time, and return or raise its result.
 
-    If this is cancelled, so is the call, and it gets a moment to clean up.
+    A cancellation of this coroutine cancels the call, too, which gets a moment to clean up.
 
     Args:
-        seconds: How long to wait.
-        call: What to await. If it is late, it goes on for at most 10 more seconds.
+        seconds: The longest wait.
+        call: The awaitable. If it is late, it goes on for at most 10 more seconds.
 
     Raises:
-        TimeoutError: It is late.
+        TimeoutError: The call is late.
     """
     exits: list[BaseException] = []
     loop = asyncio.get_running_loop()
@@ -50,7 +51,8 @@ async def await_within(seconds: float, call: Awaitable[T]) -> T:
     timer = loop.call_later(max(0.0, seconds), _end, over)
     task.add_done_callback(lambda _: _end(over))
     if inspect.iscoroutine(call):
-        task.add_done_callback(lambda _: call.close())  # a task that is cancelled before it began leaves it
+        # A task that is cancelled before it began never awaits the coroutine, and Python would warn of that.
+        task.add_done_callback(lambda _: call.close())
     try:
         await over
     except asyncio.CancelledError:
@@ -74,8 +76,10 @@ def _end(wait: asyncio.Future[None]) -> None:
 
 
 async def _without_exits(call: Awaitable[T], exits: list[BaseException]) -> T:
-    """Await a call. Ctrl-C and the like in a task end the event loop before anybody else sees them; so they
-    are kept for the task that waits."""
+    """Await a call, and put Ctrl-C and SystemExit into `exits`, for the task that waits.
+
+    If a task raises them, they end the event loop before other code sees them.
+    """
     try:
         return await call
     except (KeyboardInterrupt, SystemExit) as exc:
@@ -84,7 +88,7 @@ async def _without_exits(call: Awaitable[T], exits: list[BaseException]) -> T:
 
 
 def _leave(task: asyncio.Task[Any], exits: list[BaseException], seconds: float) -> None:
-    """Wait for a task no longer. It is cancelled after so many seconds, and its answer is dropped."""
+    """Stop waiting for a task. It is cancelled after so many seconds, and its result is dropped."""
     seeing_off = asyncio.ensure_future(_see_off(task, exits, seconds))
     _left.add(seeing_off)
     seeing_off.add_done_callback(_left.discard)
@@ -101,4 +105,4 @@ async def _see_off(task: asyncio.Task[Any], exits: list[BaseException], seconds:
     if exits:
         raise exits.pop()
     if task.done() and not task.cancelled():
-        task.exception()  # fetched, or asyncio would log that it never was
+        task.exception()  # fetch it, or asyncio would log that it was never retrieved

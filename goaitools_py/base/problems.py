@@ -1,4 +1,4 @@
-"""pydantic's errors in words for a model: which field, and what is wrong with it. No value is quoted.
+"""Writes pydantic's errors in words for a model: the field and the problem. No value is quoted.
 
 Owns: these words. Must never know: a tool, a turn. It knows pydantic's errors, and imports pydantic only for
 type checkers.
@@ -29,9 +29,9 @@ _JSON_TYPES: Final = {
 
 
 def problems_of(details: Sequence[ErrorDetails], values: Any) -> list[tuple[str, str]]:
-    """Pairs of a field, such as ``teams[2].name``, and what is wrong with it.
+    """Pairs of a field, such as ``teams[2].name``, and its problem.
 
-    `values`: what was checked, as JSON values.
+    `values`: the checked JSON values.
     """
     problems: dict[str, list[str]] = {}
     for detail in details:
@@ -43,10 +43,10 @@ def problems_of(details: Sequence[ErrorDetails], values: Any) -> list[tuple[str,
 
 
 def _path(detail: ErrorDetails, values: Any) -> str:
-    """Where the problem is, as in ``teams[2].name``.
+    """The path of the field with the problem, such as ``teams[2].name``.
 
     pydantic's location also names branches of unions and kinds of validators. A step that does not lead into
-    the given values is one of these, unless it is the name of a missing field.
+    the given values is such a name, unless it is the name of a missing field.
     """
     path = ""
     location: Sequence[int | str] = detail["loc"]

@@ -1,6 +1,6 @@
 """Tells processes apart, and keeps values that each process makes for itself.
 
-Owns: the mark of the running process, and one slot for each process. Must never know: what the values are.
+Owns: the mark of the running process, and one slot for each process. Must never know: the kind of the values.
 
 A server that forks copies every object into its children, with open connections and held locks. Two processes
 on one connection read each other's replies, and a lock that another thread held is never released. So an

@@ -1,10 +1,10 @@
 """Cuts pieces out of JSON text without changing a byte of them.
 
-Owns: where a member or an element of a JSON document begins and ends, and reading a document as Python
-values. Must never know: what a document means, or where it comes from.
+Owns: the positions of the members and elements of a JSON document, and reading a document as Python values.
+Must never know: the meaning of a document, or its source.
 
-There are two readers. msgspec's C parser reads almost everything. What it refuses goes to `json_scan`, which
-alone decides that text is refused, and at which byte.
+There are two readers. msgspec's C parser reads almost everything. Text that it refuses goes to `json_scan`,
+which alone decides whether text is refused, and at which byte.
 
 Both refuse text that is not UTF-8, and containers that nest deeper than `MAX_DEPTH`. The time is linear in
 the length of the input. No error text quotes the input.
@@ -107,7 +107,7 @@ def items(data: bytes) -> list[bytes]:
 def spans(data: bytes) -> list[Span]:
     """Find the positions of the members of an object, or of the elements of an array, one level deep.
 
-    Between the spans there is nothing but white space and ``{ } [ ] , :``. Repeated keys are all listed.
+    Between the spans there are only white space and ``{ } [ ] , :``. Repeated keys are all listed.
 
     Raises:
         RawJSONError: `data` is neither one JSON object nor one JSON array.
@@ -140,8 +140,10 @@ def without(data: bytes, keys: Collection[str]) -> bytes:
 
 
 def shorn(data: bytes, keys: Collection[str]) -> bytes:
-    """As `without`, for text that is known to be one JSON object. Faster if the members are the last ones and
-    are empty, because providers end a message with such members.
+    """As `without`, for text that is known to be one JSON object.
+
+    It is faster if the members are the last ones and are empty: providers often end a message with empty
+    members.
     """
     left, kept = set(keys), data
     while left and (last := _LAST_AND_EMPTY.match(kept, max(0, kept.rfind(b",")))):
@@ -153,17 +155,17 @@ def shorn(data: bytes, keys: Collection[str]) -> bytes:
         # match ends the object.
         kept = kept[: last.start()].rstrip(b" \t\n\r") + kept[last.end(2) :]
     if b"\\u00" in kept or any(b'"%s"' % key.encode() in kept for key in keys):
-        return without(kept, keys)  # a key is not at the end, is there twice, or is escaped
+        return without(kept, keys)  # a key is not at the end, is repeated, or is escaped
     return kept
 
 
 def replaced(data: bytes, replacements: Mapping[str, bytes]) -> bytes:
-    """Put other values into an object, appending members it lacks; every other byte stays.
+    """Replace values in an object, and append missing members; every other byte stays.
 
     Args:
         data: One JSON object.
-        replacements: A JSON value for each key. It is inserted without being read. A repeated key gets it
-            each time, so that no parser finds the old value.
+        replacements: A JSON value for each key, inserted without a check. A repeated key gets it each time,
+            so that no parser finds the old value.
 
     Raises:
         RawJSONError: `data` is not one JSON object.
@@ -200,7 +202,7 @@ def string(data: bytes) -> str | None:
     """Read a span that is a JSON string; None if it is anything else.
 
     Raises:
-        RawJSONError: It begins like a string, and is not one.
+        RawJSONError: The span begins with a quotation mark, and is not a string.
     """
     if not data.startswith(b'"'):
         return None
@@ -216,13 +218,13 @@ def is_null(data: bytes) -> bool:
 def pruned(data: bytes, *, as_text: Collection[str] = ()) -> bytes:
     """Replace each container that nests deeper than `MAX_DEPTH` by null.
 
-    Every other byte stays. Returns `data` itself if nothing nests too deep, and if it is not JSON, which the
-    readers refuse. The replaced part is not parsed. The time is linear, and there is no recursion.
+    Every other byte stays. Returns `data` itself if nothing nests too deep, or if it is not JSON, which the
+    readers refuse later. The replaced part is not parsed. The time is linear, and there is no recursion.
 
     Args:
         data: One JSON text.
-        as_text: Names of members. Where such a member holds an object with a container that is too deep,
-            the whole object becomes a JSON string of its own text, so that nothing of it is lost.
+        as_text: Names of members. If the object in a named member has a container that is too deep, the whole
+            object becomes a JSON string of its own text. So no text of it is lost.
     """
     if is_shallow(data):
         return data
@@ -238,7 +240,7 @@ def pruned(data: bytes, *, as_text: Collection[str] = ()) -> bytes:
     names = b"|".join(re.escape(name.encode()) for name in as_text) or rb"(?!)"
     kept = bytearray()
     done = depth = cut_at = text_at = text_depth = 0
-    is_cut = False  # whether a container was cut out of the object that may become text
+    is_cut = False  # True if the object that may become text has a container that is too deep
     for match in re.finditer(_NAMED_OBJECT % names + rb'|"[^"]*+"?+|[\[{]|[\]}]', plain):
         at = match.end() - 1
         if plain[at] in CLOSING:
@@ -269,11 +271,11 @@ def pruned(data: bytes, *, as_text: Collection[str] = ()) -> bytes:
 def loads(data: bytes) -> Any:
     """Read JSON as Python values. Never store or send these values: use the bytes.
 
-    Integers of any size are exact and a lone surrogate stays one. orjson would be a little faster, but
-    makes an integer beyond 64 bits a float without a word.
+    Integers of any size are exact, and a lone surrogate is kept. orjson would be a little faster, but
+    silently makes a float of an integer beyond 64 bits.
 
     Raises:
-        RawJSONError: Not JSON (``NaN`` and ``Infinity`` are not), nested too deep, or with a number that
+        RawJSONError: Not JSON (``NaN`` and ``Infinity`` are not JSON), nested too deep, or with a number that
             no float or `int` can hold, such as ``1e999``.
     """
     found = _read(data, _finite_float, int)
@@ -285,7 +287,7 @@ def loads(data: bytes) -> Any:
 def view(data: bytes) -> Any:
     """As `loads`, for reading only: a number that is too large becomes the largest float.
 
-    With it everything that a provider wrote can be read.
+    So every JSON text of a provider can be read.
 
     Raises:
         RawJSONError: Not JSON, or nested too deep.
@@ -303,34 +305,34 @@ def _read(data: bytes, parse_float: Callable[[str], Any], parse_int: Callable[[s
         try:
             return _ANY.decode(data)
         except _REFUSALS:
-            pass  # it is no JSON, or has a surrogate that is alone, or a number beyond all limits
+            pass  # not JSON, or a lone surrogate, or a number beyond all limits
     check(data)
     text = data.decode()
-    for read_int in (int, parse_int):  # a function of ours takes ten times as long, and is seldom needed
+    for read_int in (int, parse_int):  # `int` first: a Python function takes ten times as long
         try:
             return json.loads(text, parse_float=parse_float, parse_int=read_int)
         except ValueError:
-            continue  # what is returned then is raised later: the context of the error would hold the text
+            continue  # do not raise here: the context of the error would hold the text
     return _TOO_LARGE
 
 
 def dumps(value: Any) -> bytes:
     """Write a JSON value compactly, as one line that `loads` reads.
 
-    Surrogates that make a pair, as a stream cut inside an emoji leaves them, become their character; one
-    that is alone becomes U+FFFD, since UTF-8 has no bytes for it.
+    A pair of surrogates, which a stream can leave that was cut inside an emoji, becomes its character. A lone
+    surrogate becomes U+FFFD, because UTF-8 has no bytes for it.
 
     Args:
         value: dict with str keys, list, tuple, str, int, float, bool or None.
 
     Raises:
-        ValueError: A float that is not finite (JSON has no such number), an integer of more than 4,300
-            digits, or containers nested too deep (a cycle is).
-        TypeError: Something that is not a JSON value.
+        ValueError: A float that is not finite (JSON cannot write it), an integer of more than 4,300 digits,
+            or containers nested too deep, for example in a cycle.
+        TypeError: The value is not a JSON value.
     """
     try:
         text = orjson.dumps(value, option=_ONLY_JSON_VALUES)
-    except TypeError:  # what orjson cannot write, such as large integers and surrogates
+    except TypeError:  # orjson cannot write it: a large integer or a surrogate, for example
         text = json.dumps(_plain(value, 0), ensure_ascii=False, separators=(",", ":")).encode()
     if not is_shallow(text):
         raise ValueError(TOO_DEEP)
@@ -425,7 +427,7 @@ def _array_spans(data: bytes) -> list[Span]:
 def _located(
     data: bytes, found: Iterable[tuple[str | None, msgspec.Raw]], lead: re.Pattern[bytes]
 ) -> list[Span] | None:
-    """Find the positions of msgspec's pieces; None if a repeated key made it leave some out."""
+    """Find the positions of msgspec's pieces; None if msgspec left members out because of a repeated key."""
     located: list[Span] = []
     end = 0
     for key, raw in found:
@@ -445,6 +447,6 @@ _TO_ELEMENT = pattern(rb"[\[,]", rb"()")
 _TO_END = pattern(rb"[{\[]?+", rb"[}\]]", rb"\Z")
 
 _NAMED_OBJECT = rb'"(?:%s)"' + SPACE + rb":" + SPACE + rb"\{"
-"""A member of one of these names, up to the beginning of the object that it holds."""
+"""Matches a member with one of these names, up to the opening bracket of its object."""
 
 _LAST_AND_EMPTY = pattern(rb",", rb'"(\w++)"', rb":", rb'(null|\[\]|\{\}|"")', rb"\}", rb"\Z")

@@ -1,11 +1,12 @@
-"""A call of a store that goes on to its end, although its caller is cancelled.
+"""A call of a store that runs to its end, although its caller is cancelled.
 
-Owns: the call, what it gave, and the task that it runs in. Must never know: a lease, or which store it is.
+Owns: the call, its result, and its task. Must never know: a lease, or the kind of store.
 
-A cancelled statement may be done all the same, and nobody hears of it. If it takes a lease, the conversation
-would be busy until that lease runs out. So the call that takes a lease is not cancelled with its caller: it
-ends first, and then what it took is given back. The same holds for the end of a lease. What such a call gives
-goes to its caller or, if the caller has left, to a function that gives it back: to one of the two, once.
+A database may carry out a cancelled statement all the same. If the statement takes a lease, the conversation
+would be busy until the lease runs out. So the call that takes a lease is not cancelled with its caller: it
+ends first, and then the lease is given back. The same holds for the end of a lease. The result of the call
+goes to the caller. If the caller has left, it goes to a function that gives it back. Exactly one of the two
+gets it.
 """
 
 from __future__ import annotations
@@ -24,42 +25,44 @@ PATIENCE: Final = 5.0
 """Seconds for which a call goes on without its caller if a store does not answer."""
 
 _running: Final[set[asyncio.Task[Any]]] = set()
-"""The calls that run. An event loop holds only weak references to its tasks, so they are kept here."""
+"""The running calls. They are kept here, because an event loop holds its tasks weakly."""
 
 
 class _Ended:
-    """What a call gave: for its caller, or for `give_back` once the caller has left. Which of the two came
-    first is one operation on a dict, so that neither Ctrl-C nor another thread comes between.
+    """The result of a call, for its caller, or for `give_back` once the caller has left.
+
+    One operation on a dict decides between the two, so that neither Ctrl-C nor another thread can interrupt
+    the decision.
     """
 
     def __init__(self, function: Callable[[], Any], give_back: Callable[[Any], object] | None = None) -> None:
-        """`give_back`: called with what the call gives after its caller has left, and awaited."""
+        """`give_back`: called with the result, and awaited, if the caller has left before the call ended."""
         self._function = function
         self._give_back = give_back
         self._end: dict[str, tuple[Any, ...]] = {}
 
     def leave(self) -> Any:
-        """Wait no longer. What the call has given so far, for the caller; None if it has given nothing."""
+        """Stop waiting, and return the result of the call; None if the call has not ended."""
         given = self._end.setdefault("is", ())
         return given[0] if given else None
 
     def _ended(self, answer: Any) -> Callable[[Any], object] | None:
-        """Note what the call gave. Gives `give_back` if the caller has left."""
+        """Note the result of the call. Returns `give_back` if the caller has left."""
         return None if self._end.setdefault("is", (answer,)) else self._give_back
 
 
 class Undisturbed(_Ended):
-    """A call in plain code. Nothing can keep Ctrl-C off it; what it gave before is kept."""
+    """A call in plain code. Ctrl-C can interrupt it; a result that it returned before is kept."""
 
     def call(self) -> Any:
-        """Call the function, and return what it returns."""
+        """Call the function, and return its result."""
         answer = self._function()
         if (give_back := self._ended(answer)) is not None:
             give_back(answer)
         return answer
 
     def rest(self) -> Any:
-        """As `leave`: a call in another thread is not waited for."""
+        """As `leave`: do not wait for a call in another thread."""
         return self.leave()
 
 
@@ -81,14 +84,14 @@ class AsyncUndisturbed(_Ended):
         try:
             return await heard
         except asyncio.CancelledError:
-            if not loop.is_closed():  # a driver may wait for ever for a silent server
+            if not loop.is_closed():  # a driver may wait for ever for a server that does not answer
                 loop.call_later(PATIENCE, self._task.cancel)
             raise
 
     async def rest(self) -> Any:
-        """Wait for a call that is still under way, and return what it gave; None if it failed.
+        """Wait for a call that still runs, and return its result; None if it failed.
 
-        A store that does not answer in `PATIENCE` seconds is not waited for: the call is cancelled.
+        If the store does not answer in `PATIENCE` seconds, the call is cancelled.
         """
         import asyncio
 
@@ -111,8 +114,8 @@ class AsyncUndisturbed(_Ended):
                     if inspect.isawaitable(given):
                         await given
         except BaseException as exc:
-            if not heard.done():  # an exit, too, comes out where the caller can clean up
+            if not heard.done():  # raise exits, too, in the caller, which can clean up
                 heard.set_exception(exc)
-                heard.exception()  # asyncio would log an error that a caller does not wait for any more
+                heard.exception()  # fetch it: asyncio would log it if the caller no longer waits
             elif not isinstance(exc, Exception):
                 raise

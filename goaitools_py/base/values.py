@@ -31,14 +31,14 @@ class Value(Struct, frozen=True):
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 class _GivenMeta(StructMeta):
-    """Says which value was called with a wrong argument, and what it takes. msgspec does not name either."""
+    """Names the class and its fields in the error of a wrong argument. msgspec names neither."""
 
     if not TYPE_CHECKING:  # a type checker knows the fields
 
         @property
         def __signature__(cls) -> Any:  # noqa: N805 - a metaclass
-            """What `help` and `inspect.signature` show. msgspec's own evaluates the annotations, and raises
-            NameError for a name that only type checkers import."""
+            """The signature for `help` and `inspect.signature`. msgspec's own property evaluates the
+            annotations, and raises NameError for a name that only type checkers import."""
             return _signature(cls)
 
         def __call__(cls, *args: Any, **fields: Any) -> Any:  # noqa: N805 - a metaclass
@@ -52,14 +52,14 @@ class _GivenMeta(StructMeta):
 
 
 class Given(Value, metaclass=_GivenMeta, frozen=True):
-    """A value that programs make by hand. A wrong argument is an error that names the fields."""
+    """A value that programs make by hand. The error for a wrong argument names the fields."""
 
     _made_by: ClassVar[str] = ""
-    """How it is made, if not by a call of the class."""
+    """The call that makes it, if that is not a call of the class."""
 
 
 def _misfit(cls: Any, args: tuple[Any, ...], fields: Mapping[str, Any]) -> str | None:
-    """Why a call does not fit the fields of a value. None: it does fit."""
+    """The error text for a call that does not fit the fields of a value; None if it fits."""
     made, names, positional = cls.__name__, cls.__struct_fields__, cls.__match_args__
     for name in fields:
         if name not in names:
@@ -81,7 +81,7 @@ def _misfit(cls: Any, args: tuple[Any, ...], fields: Mapping[str, Any]) -> str |
 
 def _signature(cls: Any) -> Any:
     """The fields as parameters, with their annotations as text."""
-    import inspect  # imported only when somebody asks
+    import inspect  # imported only on use
 
     annotations: dict[str, Any] = {}
     for each in reversed(cls.__mro__):
@@ -107,7 +107,7 @@ def _required(cls: Any) -> list[str]:
 
 
 def _call(cls: Any) -> str:
-    """How a call looks: with its first four fields, or as the class itself says."""
+    """The text of a call: with its first four fields, or as `_made_by` says."""
     if cls._made_by:
         return str(cls._made_by)
     positional = {*cls.__match_args__} & {*_required(cls)}

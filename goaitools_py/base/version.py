@@ -1,6 +1,6 @@
 """The version of this package.
 
-Owns: `__version__`; ``pyproject.toml`` has the same. Must never know: what uses it.
+Owns: `__version__`; ``pyproject.toml`` has the same value. Must never know: its users.
 """
 
 __all__ = ["__version__"]

@@ -1,13 +1,13 @@
-"""Calls a function when a time has come: one thread for all such times of the process.
+"""Calls a function at a set time: one thread watches all times of the process.
 
-Owns: that thread, and when it calls. Must never know: what is watched, or what the function does.
+Owns: this thread, and the times of its calls. Must never know: the watched work, or the act of the function.
 
 Two parts of the package use it. A blocking read has to end at a certain time: the timeout of a socket starts
 again with each read, and is fixed when a request begins. And a lease of a conversation has to be renewed.
 
-Other threads of the package run a call that cannot be told when to end: `aside` (a whole post, a call of a
-store), `backends.http.deadlines` (a name lookup). This thread cannot do their work. It must never wait, and
-such a call needs a thread to wait in.
+Other threads of the package run calls that have no time limit: `aside` (a whole post, a call of a store),
+`backends.http.deadlines` (a name lookup). This thread cannot do their work: it must never wait, and these
+calls wait.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ __all__ = ["Watch"]
 
 
 class Watch:
-    """A time, and what is called when it has come.
+    """A time, and the function to call at this time.
 
     Args:
         end: Called once, from another thread, when the time has come. It must not wait.
 
     Attributes:
-        has_rung: True from the moment in which `end` is called.
+        has_rung: True once `end` has been called, or is about to be.
     """
 
     __slots__ = ("at", "end", "has_rung")
@@ -42,17 +42,17 @@ class Watch:
         self.has_rung = False
 
     def set(self, seconds: float) -> None:
-        """Begin to watch, or move the time: it comes so many seconds from now."""
+        """Begin to watch, or move the time. It comes so many seconds from now."""
         self.at = time.monotonic() + seconds
         _of_this_process().watch(self)
 
     def close(self) -> None:
-        """Stop to watch. `end` is not called after this returns."""
+        """Stop watching. `end` is not called after this returns."""
         _of_this_process().forget(self)
 
 
 class _Dog:
-    """The thread. It starts with the first watch, and stays. It sleeps until the earliest time it knows."""
+    """The thread. It starts with the first watch, and stays. It sleeps until the earliest watched time."""
 
     def __init__(self) -> None:
         self.process = this_process()
@@ -73,7 +73,7 @@ class _Dog:
                 try:
                     thread.start()
                 except RuntimeError:
-                    return  # no more threads: a read ends by its socket's timeout, a lease runs out
+                    return  # the system has no more threads: a socket's timeout ends a read, a lease runs out
                 self._thread = thread
             self._next = watch.at
             self._changed.notify()
@@ -102,8 +102,8 @@ _dogs: Final = {_dog.process: _dog}
 
 
 def _of_this_process() -> _Dog:
-    """The thread of the running process. A fork has no threads of its parent, and a lock that one of them
-    held stays locked in it."""
+    """The thread of the running process. A fork does not have its parent's threads, and a lock that such a
+    thread held stays locked."""
     global _dog
     if _dog.process is not this_process():
         _dog = _dogs.setdefault(this_process(), _Dog())

@@ -1,6 +1,6 @@
-"""How much of a tool result, or of a reply, fits into the state.
+"""Decides how much of a tool result, or of a reply, fits into the state.
 
-Owns: the short text that replaces what does not fit. Must never know: when a call starts or ends.
+Owns: the short text that replaces a part that does not fit. Must never know: when a call starts or ends.
 
 A reply with calls is accepted only if a short record of every call fits. Each result leaves the room of the
 records that follow it. So every call that took effect has a record.
@@ -81,7 +81,7 @@ def _problem(
 
 
 def reply_problem(room: Room, state: ConversationState, reply: Reply) -> str:
-    """Why a state with the reply in it has no room for it, or for the results of its calls; "" if it has."""
+    """The problem if the state has no room for the reply in it, or for the results of its calls; else ""."""
     calls = journal.unfinished(state)
     problem = room.problem(state, RESULTS if calls else REPLY, more=calls * CALL_BYTES)
     if problem is None:
@@ -96,14 +96,14 @@ def reply_problem(room: Room, state: ConversationState, reply: Reply) -> str:
 
 
 def calls_problem(room: Room, state: ConversationState) -> str:
-    """Why the calls of the journal must not start, because their results would not fit; "" if they may."""
+    """The problem if the results of the journal's calls would not fit, so that no call may start; else ""."""
     calls = journal.unfinished(state)
     problem = room.problem(state, 0, more=calls * CALL_BYTES)
     return "" if problem is None else f"the results of {calls} calls {shown_limit(room, problem, verb='do')}"
 
 
 def shown_limit(room: Room, problem: StateTooLargeError, verb: str = "does") -> str:
-    """The end of an error text: that something does not fit, and which limit of the caller it exceeds."""
+    """The end of an error text about a part that does not fit. It names the caller's limit."""
     name = problem.limit_name
     return f"{verb} not fit into the state (limit {name}={getattr(room.soft, name)})"
 

@@ -38,9 +38,9 @@ class Late(Value, frozen=True, kw_only=True):
 
     Attributes:
         ids: The ids of their calls.
-        other: How many of them differ from the result that the call has.
+        other: The number of answers that differ from the result of the call.
         in_open_turn: True if one of the calls belongs to the open turn.
-        reply: The reply that followed the results of the calls; None if there is none yet.
+        reply: The reply that followed the results of the calls; None if no reply has come yet.
     """
 
     ids: frozenset[str]
@@ -52,7 +52,7 @@ class Late(Value, frozen=True, kw_only=True):
 def late_answers(
     state: ConversationState, answers: Answers, dialect: Dialect, *, max_bytes: int = MAX_RESULT_BYTES
 ) -> Late | None:
-    """The answers whose calls already have a result; None if there are none.
+    """The answers to calls that already have a result; None without such answers.
 
     `max_bytes`: the most bytes of text that are stored of an answer.
 
@@ -109,7 +109,7 @@ def _answered_in(
 ) -> tuple[set[str], int]:
     """The calls that have their result in these entries, and how many of their answers differ from it."""
     if not any(id.encode("utf-8", "replace") in entry for id in ids for entry in entries):
-        return set(), 0  # no entry names a call, so none is parsed
+        return set(), 0  # no entry contains an id of a call, so skip the parsing
     messages = read_entries(dialect, entries)
     calls = {call.id: call for message in messages for call in message.tool_calls if call.id in ids}
     results = [message for message in messages if message.tool_call_id in calls]
@@ -130,7 +130,7 @@ def _says_other(
 ) -> bool:
     """True if the answer would have led to another result than the call has.
 
-    What an approval leads to depends on the tool, so an approval differs only from a denial.
+    The result of an approval depends on the tool, so an approval differs only from a denial.
     """
     if isinstance(answer, Approve):
         return result.flag == "denied"
@@ -142,7 +142,7 @@ def _says_other(
     if flag != result.flag:
         return True
     if any(_LEFT_OUT.match(part.text) for part in result.parts if isinstance(part, Text)):
-        return False  # the result of the first answer is no longer there to compare with
+        return False  # the state no longer has the result of the first answer
     call = ToolCall(id=result.call_id, name=result.name, arguments="", kind=result.kind)
     meant = ToolResult(call_id=call.id, name=call.name, parts=parts, flag=flag, kind=call.kind)
     now = read_entries(dialect, dialect.results([meant]))
@@ -152,7 +152,7 @@ def _says_other(
 def _parts_of(
     answer: ToolReturn, result: ToolResult, dialect: Dialect, max_bytes: int
 ) -> tuple[tuple[Part, ...], bool]:
-    """The parts that would have been stored for this answer, and whether it is an error."""
+    """The parts that would have been stored for this answer; True if it is an error."""
     if result.kind != "provider" or not isinstance(dialect, RunsProviderTools):
         return result_parts(answer, max_bytes)
     call = ToolCall(id=result.call_id, name=result.name, arguments="", kind=result.kind)
@@ -163,7 +163,7 @@ def _parts_of(
 
 
 def _reply_after(turns: Sequence[ClosedTurn], dialect: Dialect) -> StoredReply | None:
-    """The first reply in these turns. A turn that was closed unfinished has no reply; the next one has it."""
+    """The first reply in these turns. An unfinished turn has no reply; then the next turn's reply counts."""
     for turn in turns:
         record = turn.record
         if turn.letters.endswith(ASSISTANT) or "status" in record.facts:

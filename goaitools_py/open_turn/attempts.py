@@ -1,12 +1,12 @@
-"""Answers of an open turn that a type is asked of: how they are marked, and how those that did not fit leave.
+"""Marks the answers of a turn with a requested type, and removes the answers that did not fit.
 
-Owns: the fact `ANSWERS`, the two events that tell a model of the type, and the removal of attempts. Must
+Owns: the fact `ANSWERS`, the two events that tell a model about the type, and the removal of attempts. Must
 never know: a type, a schema, how a model is called.
 
-A reply without calls is marked as an answer before it is known whether it fits. So a process that ends in
-between loses nothing: `resume` looks at the same answer again, and does not pay for another. The attempts
-that did not fit leave the turn when it is closed, with the events that told the model why. Their model calls
-stay in the record, because they were paid for.
+A reply without calls is marked as an answer before it is checked. So a process that ends before the check
+loses nothing: `resume` checks the same answer again, and does not pay for another one. When the turn is
+closed, the attempts that did not fit leave it, together with the events that told the model the problems.
+Their model calls stay in the record, because they were paid for.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ __all__ = [
 ]
 
 ANSWERS: Final = "answers"
-"""A fact of the open turn: the numbers, from 0, of the iterations whose replies were answers. All but one
-that ends the turn are attempts that did not fit."""
+"""A fact of the open turn: the numbers, from 0, of the iterations with an answer as reply. An answer that
+ends the turn fits. All other answers are attempts that did not fit."""
 
 FORMAT: Final = "goaitools.answer-format"
 """The topic of the event that tells the model the schema."""
 
 PROBLEMS: Final = "goaitools.answer-problems"
-"""The topic of the event that tells the model why its answer does not fit."""
+"""The topic of the event that tells the model the problems of its answer."""
 
 
 def marked(state: ConversationState, *, keep_earlier: bool) -> ConversationState:
@@ -68,7 +68,7 @@ def ends_with_answer(turn: OpenTurn) -> bool:
 
 
 def stored_answer(turn: OpenTurn, dialect: Dialect) -> Reply:
-    """The answer at the end of a turn, as far as the state has it."""
+    """The answer at the end of a turn, with the fields that the state keeps."""
     return Reply(
         entries=(),
         text=reply_text(turn.closed(), dialect),
@@ -76,23 +76,25 @@ def stored_answer(turn: OpenTurn, dialect: Dialect) -> Reply:
     )
 
 
-# ---------------------------------------------------------------------------------- what a model is told
+# ------------------------------------------------------------------------------ the events for a model
 
 
 def told(state: ConversationState, words: str, dialect: Dialect) -> ConversationState:
-    """The state with the reason in its inbox why the newest answer does not fit."""
+    """The state with an event in its inbox that tells the model the problems of its newest answer."""
     return admit(state, [event(words, topic=PROBLEMS)], dialect)
 
 
 def without_problems(state: ConversationState) -> ConversationState:
-    """The state without such a reason in its inbox; the very object if there is none. An answer is looked at
-    again when its turn goes on."""
+    """The state without this event in its inbox; the same object if the inbox has no such event.
+
+    A turn that goes on checks its answer again, and so writes a new event.
+    """
     left = tuple(item for item in state.inbox if item.topic != PROBLEMS)
     return state if len(left) == len(state.inbox) else replace(state, inbox=left)
 
 
 def asked_in_words(state: ConversationState, words: str, dialect: Dialect) -> ConversationState:
-    """The state with a schema at the end of its inbox; as it is if the open turn was told the same before."""
+    """The state with a schema at the end of its inbox; unchanged if the open turn has the same event."""
     message = event(words, topic=FORMAT)
     if state.open is not None and dialect.entries([message])[0] in state.open.entries:
         return state
@@ -103,7 +105,7 @@ def asked_in_words(state: ConversationState, words: str, dialect: Dialect) -> Co
 
 
 def has_attempts(turn: OpenTurn) -> bool:
-    """True if the turn has an answer that did not fit, and another reply behind it."""
+    """True if the turn has an answer that did not fit, and a reply after it."""
     rows = turn.facts.get(ANSWERS, ())
     return bool(rows) and any(row < len(turn.iterations) - 1 for row in rows)
 
@@ -111,9 +113,9 @@ def has_attempts(turn: OpenTurn) -> bool:
 def without_attempts(turn: OpenTurn, meta: Meta, dialect: Dialect) -> tuple[OpenTurn, Meta]:
     """The turn without attempts that did not fit, and the meta data with an estimate of its new size.
 
-    What a provider sealed behind the first of them was sealed together with it, so it leaves the turn, too.
+    Signed blocks after the first attempt leave the turn, too: their signature covers that attempt.
     """
-    closed = turn.closed()  # an iteration for each reply, and one for what is not answered
+    closed = turn.closed()  # one iteration for each reply, and one for the unanswered messages
     rows = [row for row in turn.facts.get(ANSWERS, ()) if row < len(turn.iterations) - 1]
     gone = _places(
         closed.letters, [one.roles for one in closed.record.iterations], rows, closed.entries, dialect
@@ -129,7 +131,7 @@ def without_attempts(turn: OpenTurn, meta: Meta, dialect: Dialect) -> tuple[Open
     changed = closed.with_entries(entries)
     record = changed.record
     size = count_entries([closed.entries[at] for at in sorted(gone)], dialect)
-    # Letters that stood at the end, without a reply, are an iteration of their own now.
+    # Letters without a reply are now an iteration of their own.
     made = replace(
         turn, entries=changed.entries, iterations=record.iterations, letters="", messages=record.messages
     )
@@ -139,7 +141,7 @@ def without_attempts(turn: OpenTurn, meta: Meta, dialect: Dialect) -> tuple[Open
 def _places(
     letters: str, roles: Sequence[str], rows: Collection[int], entries: Sequence[bytes], dialect: Dialect
 ) -> set[int]:
-    """Where the attempts stand, and the events that told the model why they do not fit."""
+    """The positions of the attempts, and of the events that told the model their problems."""
     starts = [sum(map(len, roles[:row])) for row in range(len(roles))]
     gone: set[int] = set()
     for row in rows:
@@ -148,9 +150,7 @@ def _places(
             gone.update(range(starts[row] + sent, starts[row] + len(roles[row])))
             if sent or not row:
                 break
-            row -= (
-                1  # a reply that goes on after a pause of its provider is one attempt with what came before
-            )
+            row -= 1  # a reply that continues a paused one belongs to the same attempt
     first = min(gone, default=len(entries))
     gone.update(
         at

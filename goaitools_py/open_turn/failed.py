@@ -1,6 +1,6 @@
-"""The error that an unfinished turn ended with, kept beside it.
+"""Keeps the error of an unfinished turn beside the turn.
 
-Owns: where it is kept, and its form. Must never know: the error itself.
+Owns: the place and the form of the kept error. Must never know: the error object.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FAILED: Final = "failed"
 
 
 def with_failure(state: ConversationState, error: str, code: str) -> ConversationState:
-    """The state, with the error of its unfinished turn. The very object if the state has no such turn.
+    """The state, with the error of its unfinished turn. The same object without an unfinished turn.
 
     Before a model has accepted any message there is no open turn yet. Then the meta data has the error.
     """
@@ -40,7 +40,7 @@ def with_failure(state: ConversationState, error: str, code: str) -> Conversatio
 
 
 def without_failure(state: ConversationState) -> ConversationState:
-    """The state without the error of its unfinished turn. The very object if there is none."""
+    """The state without the error of its unfinished turn. The same object if it has no error."""
     turn = state.open
     if turn is not None and _FAILED in turn.facts:
         facts = {name: value for name, value in turn.facts.items() if name != _FAILED}

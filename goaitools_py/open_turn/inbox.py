@@ -41,9 +41,10 @@ _MAX_QUOTED: Final = 80
 
 
 class Others(Value, frozen=True, kw_only=True):
-    """Messages that waited in a shared conversation before a turn began, and what came with them.
+    """Messages that waited in a shared conversation before a turn began.
 
-    `turn_ids`: the digests of turn ids whose messages are among them. `metadata`: what waits with them.
+    `turn_ids`: the digests of the turn ids that came with these messages. `context`, `metadata`: the context
+    mark and the metadata that came with them.
     """
 
     _unshown = frozenset({"items", "metadata"})
@@ -54,11 +55,11 @@ class Others(Value, frozen=True, kw_only=True):
     metadata: Mapping[str, str]
 
     def among(self, inbox: Sequence[InboxItem]) -> tuple[InboxItem, ...]:
-        """Those of an inbox. By identity, not equality: an equal message may have come in since."""
+        """Find these messages in an inbox. By identity: an equal message may have come in since."""
         return tuple([item for item in inbox if any(item is one for one in self.items)])
 
     def besides(self, inbox: Sequence[InboxItem]) -> tuple[InboxItem, ...]:
-        """What stands in an inbox besides them."""
+        """The other messages of an inbox."""
         return tuple([item for item in inbox if not any(item is one for one in self.items)])
 
 
@@ -88,8 +89,8 @@ def _given_letter(message: Message) -> str:
 def admit(state: ConversationState, messages: Sequence[Message], dialect: Dialect) -> ConversationState:
     """The state with `messages` at the end of its inbox.
 
-    A waiting event is replaced by a newer event of the same topic, which stands at the end. An event is
-    dropped if its id is among the last 64 ids seen.
+    A newer event of the same topic replaces a waiting event, and goes to the end. An event is dropped if its
+    id is among the last 64 ids seen.
     """
     if not messages:
         return state
@@ -125,10 +126,10 @@ def admit(state: ConversationState, messages: Sequence[Message], dialect: Dialec
 
 
 def reminder(messages: Sequence[Message]) -> Message:
-    """An event that asks the model to answer messages which already stand in the history.
+    """An event that asks the model to answer messages that the history has already.
 
-    The event quotes their first words, and of these only letters and digits. So the quoted text cannot end
-    the quotation, and the model cannot take it for words of the application.
+    The event quotes only letters and digits of their first words. So the quoted text cannot end the
+    quotation, and the model cannot take it for words of the application.
     """
     said = " ".join(message.text for message in messages)[: 4 * _MAX_QUOTED]
     words = " ".join(re.sub(r"[\W_]+", " ", said).split())[:_MAX_QUOTED]
@@ -158,7 +159,7 @@ def without_inbox(state: ConversationState, *, but: Others | None = None) -> Con
 
     Args:
         state: The conversation.
-        but: Messages that go on waiting. What came with them stays too.
+        but: Messages that go on waiting. Their ids, context and metadata stay too.
     """
     if not state.inbox:
         return state
@@ -179,8 +180,10 @@ def without_inbox(state: ConversationState, *, but: Others | None = None) -> Con
 def said_by_others(
     state: ConversationState, messages: Sequence[Message], turn_id: str | None, dialect: Dialect
 ) -> Others:
-    """What waits in the state, but for the messages of the turn with this id. They wait there if the turn
-    comes again."""
+    """The waiting messages of a state, without the messages of the turn with this id.
+
+    A repeated turn has its own messages in the inbox.
+    """
     meta, items = state.meta, state.inbox
     accepted = state.open.facts.get(TURN_IDS_FACT, ()) if state.open is not None else ()
     ids = {row.id for row in meta.turn if row.id not in accepted}
@@ -199,7 +202,7 @@ def merged(before: Sequence[InboxItem], now: Sequence[InboxItem]) -> tuple[Inbox
 
 
 def inbox_messages(state: ConversationState, dialect: Dialect) -> tuple[Message, ...]:
-    """The waiting messages in neutral words."""
+    """The waiting messages as neutral `Message` values."""
     found: list[Message] = []
     for item in state.inbox:
         for message in read_entries(dialect, [item.entry]):

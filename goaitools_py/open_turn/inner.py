@@ -1,4 +1,4 @@
-"""Calls that wait inside of a waiting call: those of another chat that is used as a tool.
+"""Calls that wait inside of a waiting call: the calls of another chat that is used as a tool.
 
 Owns: how answers to them become answers to the call around them. Must never know: a chat, or how a turn runs.
 """
@@ -16,15 +16,15 @@ __all__ = ["asks_of", "with_inner_answers"]
 
 
 def asks_of(call: JournalCall) -> str:
-    """The calls that wait inside of a waiting call, as JSON text; "" for none."""
+    """The calls that wait inside of a waiting call, as JSON text; "" without inner calls."""
     return "".join(part.text for part in call.parts if isinstance(part, Text))
 
 
 def with_inner_answers(state: ConversationState, answers: Answers) -> Answers:
     """The answers by the ids of the conversation's own calls.
 
-    Answers to calls inside of one become one answer to that. An answer to an inner call that waits no longer
-    is left out. If the call around it is done, it becomes an answer to that, which is late.
+    Answers to the inner calls of a call become one answer to this outer call. An answer to an inner call that
+    no longer waits is left out. If the outer call is done, the answer becomes a late answer to it.
     """
     calls = {call.id: call for call in state.open.calls} if state.open is not None else {}
     made: dict[str, Any] = {}

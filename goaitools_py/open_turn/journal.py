@@ -1,4 +1,4 @@
-"""The journal: the calls of the open turn's last reply, and what has become of each.
+"""The journal: the calls of the open turn's last reply, and the progress of each.
 
 Owns: the questions to the journal, and the steps that change a call in it.
 Must never know: how a tool is run, how the turn goes on, or a clock.
@@ -53,7 +53,7 @@ SYNTHETIC: dict[ResultFlag, str] = {
 }
 
 STARTED: Final = "calls_started"
-"""A fact of the open turn: how many calls had started in it before those in the journal."""
+"""A fact of the open turn: the number of its calls that had started before the calls in the journal."""
 
 CLAIM: Final = "claim"
 """A fact of the open turn: the mark of the worker that starts its calls."""
@@ -71,7 +71,7 @@ def claimed(state: ConversationState, id: str) -> ConversationState:
 
 
 def calls_started(turn: OpenTurn) -> int:
-    """How many calls of the turn had started before those in its journal."""
+    """The number of the turn's calls that had started before the calls in its journal."""
     return int(turn.facts.get(STARTED, 0))
 
 
@@ -115,7 +115,7 @@ def pending(state: ConversationState) -> tuple[PendingCall, ...]:
 
 
 def _waiting_calls(call: JournalCall) -> tuple[PendingCall, ...]:
-    """The call itself, or those that wait inside of it."""
+    """The call itself, or the calls that wait inside of it."""
     if call.state == "waiting" and call.parts and (inside := pending_inside(call.id, asks_of(call))):
         return inside
     return (
@@ -177,7 +177,7 @@ def tool_call(call: JournalCall) -> ToolCall:
 
 
 def tool_record(call: JournalCall, *, iteration: int, error: BaseException | None = None) -> ToolRecord:
-    """A finished call of the journal, as a row of the tool log. `error`: what its tool raised."""
+    """A finished call of the journal, as a row of the tool log. `error`: the exception of its tool."""
     return ToolRecord(
         call=tool_call(call),
         result="".join(part.text for part in call.parts if isinstance(part, Text)),

@@ -1,7 +1,7 @@
 """How many tokens a conversation has, and how many its next request will have.
 
-Owns: what a state keeps of its `Gauge`, and which entries are counted when. Must never know: how tokens are
-estimated, or who needs the number.
+Owns: the part of a `Gauge` that a state keeps, and the choice of the entries to count. Must never know: how
+tokens are estimated, or the use of the number.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def gauge_of(meta: Meta) -> Gauge:
 
 
 def server_window(meta: Meta) -> int:
-    """The tokens at which the server has been seen to cut the prompt; 0 if it has cut none (`unseen_cut`)."""
+    """The tokens at which the server has cut a prompt; 0 without a cut (`unseen_cut`)."""
     return (*meta.gauge, 0, 0, 0, 0, 0, 0)[5]
 
 
@@ -83,7 +83,7 @@ def unanchored(meta: Meta) -> Meta:
 
 
 def elsewhere(meta: Meta) -> Meta:
-    """The meta data after the model or the server changed: what the old one could take no longer applies."""
+    """The meta data after the model or the server changed: the cut size of the old one no longer applies."""
     return msgspec.structs.replace(meta, gauge=meta.gauge[:5]) if len(meta.gauge) > 5 else meta
 
 
@@ -97,24 +97,25 @@ def booked(
     calibrates: bool = True,
     before: Before | None = None,
 ) -> Meta:
-    """The meta data after a reply. Its usage anchors the size of the next request, unless the server has cut
-    the prompt: then the history is larger than what was counted (`server_window`).
+    """The meta data after a reply. Its usage anchors the size of the next request.
+
+    It does not if the server has cut the prompt: the history is then larger than the count (`server_window`).
 
     Args:
-        meta: The meta data from when the request was sent.
-        sent: The entries that the request added to the one before it.
+        meta: The meta data at the time of the request.
+        sent: The entries that the request added to the previous request.
         reply: The reply.
         dialect: Reads the entries.
         counter: The caller's token counter; None: `TokenEstimate`.
-        calibrates: True: the usage also calibrates later estimates. False, where there are none: the entries
-            are then neither read nor counted, unless the usage alone does not give the size.
-        before: The history before `sent`. None: nobody looks whether the server cuts it.
+        calibrates: True: the usage also calibrates later estimates. False, if no estimates follow: the
+            entries are then read and counted only if the usage alone does not give the size.
+        before: The history before `sent`. None: do not check for a cut.
     """
     gauge, usage = gauge_of(meta), reply.context or reply.usage
     window = server_window(meta) if meta.gauge[5:] else 0
     if before is not None:
         cut = cut_at(gauge, usage, sent, before, partial(_estimated, dialect, counter), window=window)
-        if cut:  # what is left of the prompt says nothing of the history
+        if cut:  # the count of a cut prompt does not give the size of the history
             usage, window = replace(usage, input_tokens=0), cut
         elif window:
             window = max(window, usage.input_tokens)
@@ -142,11 +143,11 @@ def booked(
 
 
 def _stays(reply: Reply, wire: str, model: str) -> ReasoningStays:
-    """For how long reasoning counts as input of later requests.
+    """How long reasoning counts as input of later requests.
 
-    Chat Completions sends reasoning back only where a server showed it as text. In recorded usages of the
-    other provider APIs reasoning counts while the results of its calls are sent, and no longer after the next
-    user message. Models that bind their thinking to the history keep it.
+    Chat Completions sends reasoning back only if a server showed it as text. In recorded usages of the other
+    provider APIs reasoning counts while the results of its calls are sent, until the next user message.
+    Models that bind their thinking to the history keep it.
     """
     if wire == "openai":
         return "loop" if reply.reasoning else "never"
@@ -154,7 +155,7 @@ def _stays(reply: Reply, wire: str, model: str) -> ReasoningStays:
 
 
 def with_unanswered(meta: Meta, unanswered: Sequence[bytes], dialect: Dialect) -> Meta:
-    """The meta data of a turn that closes without a reply to its last entries: no usage has counted these."""
+    """The meta data after a turn without a reply to its last entries: adds an estimate of these entries."""
     if not unanswered:
         return meta
     gauge = gauge_of(meta)
@@ -163,14 +164,16 @@ def with_unanswered(meta: Meta, unanswered: Sequence[bytes], dialect: Dialect) -
 
 
 def without_unsent(meta: Meta, entries: Sequence[bytes], dialect: Dialect) -> Meta:
-    """The meta data after a turn of these entries that no later request has: its tokens do not count, and the
-    context that it may have told is told again."""
+    """The meta data after a turn of these entries that later requests leave out.
+
+    Its tokens do not count, and its context may be sent again.
+    """
     tokens = max(0, meta.tokens - count_entries(entries, dialect))
     return msgspec.structs.replace(unanchored(meta), tokens=tokens, context="")
 
 
 def next_tokens(state: ConversationState, dialect: Dialect, counter: TokenCounter | None = None) -> int:
-    """Input tokens of the next request: the last real usage, plus an estimate of what came since."""
+    """Input tokens of the next request: the last real usage, plus an estimate of the later entries."""
     opened, gauge = state.open, gauge_of(state.meta)
     since = [item.entry for item in state.inbox]
     results: list[Message] = []
@@ -204,15 +207,17 @@ _MOST_VALUES: Final = 50_000
 
 
 def _read(entries: Sequence[bytes], dialect: Dialect) -> tuple[tuple[Message, ...], int]:
-    """The entries as messages and 0; or () and a rough number of tokens if they cannot be read, or have so
-    many JSON values that an event loop would wait for it."""
+    """The entries as messages, and 0; or () and a rough number of tokens.
+
+    The second form is for entries that cannot be read, or that have too many JSON values for an event loop.
+    """
     if not entries:
         return (), 0
     if sum([count_values(entry, most=_MOST_VALUES) for entry in entries]) > _MOST_VALUES:
         return (), sum(map(len, entries)) // _BYTES_PER_TOKEN
     try:
         return read_entries(dialect, entries), 0
-    except Exception:  # a missing estimate must not lose a reply that is paid for
+    except Exception:  # a failed estimate must not lose a reply that is paid for
         return (), sum(map(len, entries)) // _BYTES_PER_TOKEN
 
 
@@ -222,22 +227,22 @@ def _count(messages: Sequence[Message], wire: str, counter: TokenCounter | None)
     for message in messages:
         try:
             total += own.count(message) if counter is None else checked_count(counter, message)
-        except Exception:  # the caller's counter failed; that must not lose a reply either
+        except Exception:  # a failure of the caller's counter must not lose the reply either
             total += own.count(message)
     return total
 
 
 class BelowZeroError(ValueError):
-    """A counter gave a number of tokens below 0."""
+    """A counter returned a number of tokens below 0."""
 
 
 def checked_count(counter: TokenCounter, message: Message) -> int:
     """The number of tokens that the caller's counter gives for a message.
 
     Raises:
-        TypeError: The counter gave no whole number.
+        TypeError: The counter did not return a whole number.
         BelowZeroError: The number is below 0.
-        Exception: Whatever the counter raised.
+        Exception: Any exception of the counter.
     """
     found = operator.index(counter.count(message))
     if found < 0:

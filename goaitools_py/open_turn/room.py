@@ -1,9 +1,9 @@
-"""How much more the state of a running turn can hold.
+"""Computes how much more the state of a running turn can hold.
 
 Owns: the sizes of a state before it is written, and the room that is kept free for later parts of the turn.
-Must never know: what is added to a state, or what happens when it does not fit.
+Must never know: the content of a state, or the act when something does not fit.
 
-A state may be as large as the hard limits, which are twice the soft limits. The last part of that is kept
+A state may be as large as the hard limits, which are twice the soft limits. The end of this range is kept
 free in two steps of an eighth of the soft limits each, so that each part of a turn leaves room for the next::
 
     soft limits      a turn may begin with this much, and should end with it
@@ -48,13 +48,15 @@ RESULTS: Final = 2
 """Eighths of the soft limits that a tool result leaves free."""
 
 CALL_BYTES: Final = 192
-"""An upper bound: how much more a short record of a call takes than the record of a call that did not run."""
+"""An upper bound: the bytes that the short record of a finished call needs beyond the record of one that has
+not run."""
 
 _ENTRY_BYTES: Final = 512
 _PART_BYTES: Final = 192
 _ITERATION_BYTES: Final = 256
 _BOOKS: Final = 2048
-"""An upper bound of what a turn adds beside its messages: counters, columns, segment headers, the codec."""
+"""An upper bound of the bytes that a turn adds beside its messages: counters, columns, segment headers, the
+codec."""
 _HEAD_BYTES: Final = 20
 _SMALL: Final = 2048
 
@@ -62,7 +64,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Size(NamedTuple):
-    """The sizes of a state, or the limits of these sizes. In bytes, but for entries, segments and values."""
+    """The sizes of a state, or their limits. In bytes; entries, segments and values are counts."""
 
     blob: int
     decoded: int
@@ -124,12 +126,12 @@ _NAMES: Final = (
 def size_of(state: ConversationState, codec: Codec, *, meta: int, most_values: int) -> Size:
     """Upper bounds of a state's sizes, now and after its open turn closes. `meta`: bytes of its meta data.
 
-    `most_values`: the limit of JSON values, which are counted only as far as that needs.
+    `most_values`: the limit of JSON values. The count stops beyond it.
     """
     blob, decoded, entries = _closed(state, codec)
     hot = state.hot
     if hot is not None and codec.compresses:
-        # The hot segment is compressed again together with the new turn, and may then compress less well.
+        # Closing the turn compresses the hot segment again together with it, perhaps less well.
         blob += min(hot.raw_len - len(hot.stored), len(hot.stored) // 2)
     new = meta + _BOOKS
     for item in state.inbox:
@@ -139,7 +141,7 @@ def size_of(state: ConversationState, codec: Codec, *, meta: int, most_values: i
         new += _open_bytes(state.open)
         entries += len(state.open.entries) + len(state.open.calls)
     values = decoded = decoded + new
-    if decoded > most_values:  # so many bytes may hold more values
+    if decoded > most_values:  # only a text of more bytes can hold too many values
         own = json_scan.most_values(new)
         values = values_in(state.segments, most_values - own) + own
     return Size(blob + new, decoded, entries, len(state.sealed) + 6, values=values)
@@ -185,7 +187,7 @@ def written_size(state: ConversationState, codec: Codec, *, most_values: int) ->
 
 
 _CODEC_BYTES: Final = 512
-"""An upper bound of what a codec adds to a body: header, seal, padding."""
+"""An upper bound of the bytes that a codec adds to a body: header, seal, padding."""
 
 
 def _open_bytes(turn: OpenTurn) -> int:
@@ -202,7 +204,7 @@ def _open_bytes(turn: OpenTurn) -> int:
 
 
 def _raw_bytes(values: Iterable[Any]) -> int:
-    """The bytes of what a later release wrote."""
+    """The bytes of values that a later release wrote."""
     return sum(len(bytes(value)) + _PART_BYTES for value in values if isinstance(value, Raw))
 
 
@@ -230,8 +232,8 @@ def _text_bytes(text: str) -> int:
 
 @lru_cache(maxsize=16)  # every turn asks, and few limits are in use
 def _levels(soft: BlobLimits, hard: BlobLimits) -> tuple[Size, ...]:
-    """The levels of `Room`: the soft limits, the limits of a turn alone, and the hard limits with 0, 1 and 2
-    eighths kept free."""
+    """The limits of `Room`: the soft limits, the limits of a turn alone, and the hard limits with 0, 1 and 2
+    eighths of the soft limits kept free."""
     most, twice = Size.of(soft), Size.of(hard)
     return (most, most.without(soft, 1), *(twice.without(soft, free) for free in range(RESULTS + 1)))
 
@@ -252,20 +254,19 @@ class Room:
         self._soft, self._alone, *self._hard = _levels(self.soft, self.hard)
 
     def problem(self, state: ConversationState, free: int, *, more: int = 0) -> StateTooLargeError | None:
-        """Why the state does not leave `free` eighths of the hard limits free, now and after its open turn
-        closes; None if it does.
+        """The error of a state that does not keep `free` eighths of the soft limits free below the hard ones.
 
-        `more`: bytes that will be added besides.
+        None if it does, now and after its open turn closes. `more`: bytes that will be added besides.
         """
         return self._problem(state, self._hard[free], more)
 
     def soft_problem(self, state: ConversationState, *, more: int = 0) -> StateTooLargeError | None:
-        """Why the state is not within the soft limits; None if it is."""
+        """The error of a state beyond the soft limits; None if it is within them."""
         return self._problem(state, self._soft, more)
 
     def problem_alone(self, state: ConversationState, *, more: int = 0) -> StateTooLargeError | None:
-        """Why the open turn alone, without the closed turns, does not leave an eighth of the soft limits
-        free; None if it does."""
+        """The error of an open turn that alone, without the closed turns, does not keep an eighth of the soft
+        limits free; None if it does."""
         return self._problem(replace(state, sealed=(), hot=None), self._alone, more)
 
     def _problem(self, state: ConversationState, most: Size, more: int) -> StateTooLargeError | None:
@@ -286,7 +287,7 @@ class Room:
         return written_size(closed, codec, most_values=values).beyond(most)
 
     def capped(self, text: str, state: ConversationState) -> str:
-        """The longest beginning of a broken-off reply's text that the state has room for."""
+        """The longest beginning of a partial reply's text that the state has room for."""
         most = self._hard[REPLY]
         for meta in (most.meta, meta_bytes(state.meta)):
             size = size_of(state, self._codec, meta=meta, most_values=most.values)

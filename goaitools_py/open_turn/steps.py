@@ -1,4 +1,4 @@
-"""The open turn: how it grows, and how it is closed if it is not finished.
+"""The steps of the open turn: how it grows, and how it is closed.
 
 Owns: the pure steps from one `ConversationState` to the next while a turn is open.
 Must never know: how a model is called, or a clock.
@@ -70,10 +70,10 @@ def _is_paused(turn: OpenTurn) -> bool:
 
 
 def settle(state: ConversationState, dialect: Dialect) -> ConversationState:
-    """The state, ready for its inbox to follow. The very object if nothing has to change.
+    """The state, ready for the messages of its inbox. The same object if nothing has to change.
 
     A paused reply may hold calls of hosted tools that only its continuation would have answered. If messages
-    follow instead, these calls are taken out.
+    follow instead, these calls are removed.
     """
     turn = state.open
     if turn is None or not state.inbox or not _is_paused(turn):
@@ -97,9 +97,9 @@ def accept(
         state: The conversation now.
         sent: The items of the inbox that the request carried. Newer items stay in the inbox.
         dialect: Writes the results.
-        at: When the turn began, in milliseconds after the conversation began.
+        at: The beginning of the turn, in milliseconds after the conversation began.
         metadata: The caller's metadata of the turn; see `with_metadata`.
-        unsent: Digests of turn ids whose messages the request did not carry.
+        unsent: Digests of the turn ids of messages that the request did not carry.
     """
     meta = state.meta
     # The turn's number is a fact if the stored turn before it does not have the number one below.
@@ -139,16 +139,17 @@ def accept(
 
 
 def _newer(inbox: tuple[InboxItem, ...], sent: Sequence[InboxItem]) -> tuple[InboxItem, ...]:
-    """The items that were not sent. By identity, not equality: an equal message may have come in since."""
+    """The items that were not sent. Compared by identity: an equal message may have come in since."""
     if inbox is sent:
         return ()
     return tuple(item for item in inbox if not any(item is known for known in sent))
 
 
 def with_metadata(state: ConversationState, metadata: Mapping[str, str] | None) -> ConversationState:
-    """The state with the caller's metadata in its open turn, whichever process finishes the turn.
+    """The state with the caller's metadata in its open turn, so that it is kept if another process finishes
+    the turn.
 
-    Metadata of an earlier call stays, but for names that are given again.
+    Metadata of an earlier call stays, except for names that are given again.
     """
     turn = state.open
     if turn is None or not metadata:
@@ -158,10 +159,12 @@ def with_metadata(state: ConversationState, metadata: Mapping[str, str] | None) 
 
 
 def not_accepted(state: ConversationState, before: ConversationState) -> ConversationState:
-    """Undo `accept`, because the answer did not come from a model: the turn and inbox of `before`, and the
-    messages that came in since."""
+    """Undo `accept`, because the answer did not come from a model.
+
+    The state gets the open turn and the inbox of `before`, and keeps the messages that came in since.
+    """
     newer = {item.topic for item in state.inbox if item.topic}
-    left = {id(item) for item in state.inbox}  # what the request did not carry has never left the inbox
+    left = {id(item) for item in state.inbox}  # items that the request did not carry are still here
     unseen = (item for item in before.inbox if item.topic not in newer and id(item) not in left)
     return replace(state, open=before.open, inbox=(*unseen, *state.inbox))
 
@@ -209,12 +212,12 @@ def add_reply(
         state: The conversation, after `accept`.
         reply: The reply.
         dialect: Reads the entries that were sent.
-        asked: When the request was sent, in milliseconds after the conversation began.
-        ms: How many milliseconds the reply took.
-        counter: The caller's token counter, for what no usage has counted yet.
+        asked: The time of the request, in milliseconds after the conversation began.
+        ms: The milliseconds that the reply took.
+        counter: The caller's token counter, for entries that no usage has counted yet.
         calibrates: True if the reply's usage calibrates estimates of tokens; see `meter.booked`.
-        request_id: The provider's id of the request, to be kept with the iteration; "" for none.
-        watches: False: the provider was asked to edit the context, so its usage is no sign of a cut.
+        request_id: The provider's id of the request, to be kept with the iteration; "" without an id.
+        watches: False: the provider edited the context on request, so its usage is not a sign of a cut.
     """
     turn = state.open
     assert turn is not None
@@ -264,10 +267,12 @@ def _bytes_before(state: ConversationState, turn: OpenTurn, sent: int) -> int:
 
 
 def _before(state: ConversationState, turn: OpenTurn, sent: int, dialect: Dialect) -> list[bytes]:
-    """The entries before the last request's new ones, as far as they are read: not what stands before a
-    compaction of the provider, and no refused turn, which may not be sent."""
+    """The entries that the model read before the last request's new ones.
+
+    Leaves out the entries before a compaction of the provider, and refused turns, which may not be sent.
+    """
     closed: list[ClosedTurn] = []
-    with suppress(StateError):  # the reply is paid for, and is stored whatever stands before it
+    with suppress(StateError):  # the reply is paid for, so damage in older turns must not lose it
         closed = closed_turns(state)
     entries = [one for own in closed if own.record.facts.get("status") != "refused" for one in own.entries]
     entries += turn.entries[: len(turn.entries) - sent]
@@ -278,7 +283,7 @@ def _before(state: ConversationState, turn: OpenTurn, sent: int, dialect: Dialec
 
 
 def _facts_with(turn: OpenTurn, reply: Reply) -> Mapping[str, Any]:
-    """The turn's facts behind its next reply, whose iteration has the speakers."""
+    """The turn's facts after the reply. The speakers leave them, because the iteration has them now."""
     facts = _with_citations(turn, reply) if reply.citations else turn.facts
     return {name: value for name, value in facts.items() if name != "who"} if "who" in facts else facts
 
@@ -295,7 +300,7 @@ _MOST_CARRIED = 16
 
 
 def _carries(known: Mapping[str, tuple[str, int]], reply: Reply) -> dict[str, tuple[str, int]]:
-    """What later requests repeat now. Beyond the limit of the format what expires first is left out."""
+    """The values that later requests repeat. Beyond the format's limit, values that expire first leave."""
     found = {**known, **_carried(reply)}
     spare = sorted((name for name, (_, until) in found.items() if until), key=lambda name: found[name][1])
     for name in spare[: max(0, len(found) - _MOST_CARRIED)]:
@@ -315,8 +320,9 @@ _AT_ONCE_MS: Final = 100
 
 
 def completion(state: ConversationState, now: int) -> dict[str, int]:
-    """The fact of when the open turn was completed, in milliseconds after it began. A turn that ends within
-    100 ms of its last reply goes without: the end of that reply is its own.
+    """The fact `done`: the end of the open turn, in milliseconds after its beginning.
+
+    A turn that ends within 100 ms of its last reply has no such fact: the end of the reply counts as its end.
 
     `now`: milliseconds since the epoch.
     """
@@ -329,8 +335,10 @@ def completion(state: ConversationState, now: int) -> dict[str, int]:
 
 
 def with_partial_said(state: ConversationState, dialect: Dialect) -> ConversationState:
-    """The state, with the text of a reply that broke off as the reply of its open turn: the model then reads
-    what it had said. The very object if no reply broke off, or it broke off before its first word."""
+    """The state, with the text of a partial reply as the reply of its open turn, so that the model reads it.
+
+    The same object if no reply broke off, or if it broke off before its first word.
+    """
     turn = state.open
     if turn is None or turn.calls or not turn.letters or not turn.partial.strip():
         return state
@@ -353,13 +361,13 @@ def close_turn(
     status: str = UNANSWERED,
     is_unsent: bool = False,
 ) -> ConversationState:
-    """Close the open turn. Calls without a result get a flagged one; partial text becomes a fact of the turn.
+    """Close the open turn. Calls without a result get a flagged result; partial text becomes a fact.
 
-    `status`: how the turn ended; the ring of turn ids keeps it. A turn that ends with a paused reply, or with
-    an answer that does not fit its type, is "truncated", not "unanswered". Earlier attempts at that answer
-    leave the turn.
+    `status`: the end of the turn; the ring of turn ids keeps it. A turn that ends with a paused reply, or
+    with an answer that does not fit its type, is "truncated", not "unanswered". Earlier attempts at that
+    answer leave the turn.
 
-    `is_unsent`: the provider would refuse each later request that has the turn. It stays for readers.
+    `is_unsent`: the provider would refuse each later request with this turn. The turn stays for readers.
 
     The same state always gives the same bytes. A state without an open turn is returned as it is. The inbox
     stays.
@@ -379,6 +387,7 @@ def close_turn(
     if status == UNANSWERED and _is_paused(turn):
         status = "truncated"
     known: dict[str, Any] = {**turn.facts, **(facts or {})}
+    # These two facts have a use only while the turn is open.
     known.pop(STARTED, None)
     known.pop(CLAIM, None)
     if turn.partial:
@@ -399,7 +408,7 @@ def close_turn(
 
 
 def _settled(turn: OpenTurn, dialect: Dialect) -> OpenTurn:
-    """The turn without hosted calls of its last, paused replies that only a continuation would answer."""
+    """The turn without the open hosted calls of its paused replies: only a continuation would answer them."""
     start = len(turn.roles.rstrip(ASSISTANT))
     paused = turn.entries[start:]
     left = dialect.settled(paused)

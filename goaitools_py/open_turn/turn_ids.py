@@ -3,8 +3,8 @@
 Owns: the ring of finished turn ids in the meta data, and how the reply of a finished turn is found.
 Must never know: how a turn runs, or where the ids come from.
 
-The ring holds digests only. The reply of a finished turn stands in the history. When a cut removes it there,
-its text is copied into the ring.
+The ring holds digests only. The history has the reply of a finished turn. When a cut removes the turn, the
+text of the reply is copied into the ring.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ __all__ = [
 ]
 
 TURN_IDS_FACT: Final = "turn_ids"
-"""The name of a turn fact: the digests of the turn ids whose messages a model has accepted in the turn. There
-are several if the turn took over the messages of an earlier, unanswered turn."""
+"""The name of a turn fact: the digests of the turn ids of all messages that a model has accepted in the turn.
+There are several if the turn took over the messages of an earlier, unanswered turn."""
 
 UNANSWERED: Final = "unanswered"
 """A status in the ring: the turn failed, and a newer message closed it before it had a reply."""
 
 UNKNOWN_SAID: Final = ""
-"""In the place of the digest of a turn's messages, after a conversion to another provider API: there the
-messages have other bytes. Any messages count as the same then."""
+"""Replaces the digest of a turn's messages after a conversion to another provider API, because the bytes of
+the messages change. Any messages then count as the same."""
 
 _MAX_TEXT: Final = 16 * 1024
 _MAX_TEXTS: Final = 128 * 1024
@@ -70,7 +70,7 @@ class TurnKey(Value, frozen=True):
         return TurnIdRow(self.id, self.said)
 
     def is_in(self, rows: Iterable[TurnIdRow]) -> bool:
-        """Whether these rows have it, whatever else a row says."""
+        """True if one of these rows has this id and these messages."""
         return any(row.id == self.id and row.said in (self.said, UNKNOWN_SAID) for row in rows)
 
 
@@ -101,8 +101,8 @@ def begun(meta: Meta, key: TurnKey) -> Meta:
 def finished(meta: Meta, ids: Collection[str], status: str) -> Meta:
     """The meta data, with these ids moved to the ring. Beyond 64 rows the oldest leave the ring.
 
-    `ids`: the digests of the turn ids whose messages a model has accepted. Other ids belong to messages that
-    still wait, so they stay.
+    `ids`: the digests of the turn ids of all messages that a model has accepted. Other ids belong to messages
+    that still wait, so they stay.
     """
     rows = tuple(RingRow(row.id, row.said, status, "", row.more) for row in meta.turn if row.id in ids)
     left = tuple(row for row in meta.turn if row.id not in ids)
@@ -111,8 +111,10 @@ def finished(meta: Meta, ids: Collection[str], status: str) -> Meta:
 
 
 def said_under(meta: Meta, key: TurnKey) -> str | None:
-    """The digest of the messages that came with this id before; None for an unknown id. That of `key` if it
-    is not known any more."""
+    """The digest of the messages that came with this id before; None for an unknown id.
+
+    If the row has lost the digest, this is the digest of `key`.
+    """
     rows: tuple[TurnIdRow | RingRow, ...] = (*meta.turn, *meta.ring)
     return next((row.said or key.said for row in rows if row.id == key.id), None)
 
@@ -132,8 +134,8 @@ def is_unanswered(meta: Meta, key: TurnKey) -> bool:
 def given_up(meta: Meta, removed: Sequence[ClosedTurn]) -> Meta:
     """The meta data after a cut. An unanswered turn that the cut removes is finished if it had tool calls.
 
-    After the cut the model does not see what its tools did, and would call them again for the same message.
-    So a redelivery of that message is not sent: it gets the stored end of the turn, which is the status
+    After the cut the model does not see the results of its tools, and would call them again for the same
+    message. So a redelivery of that message is not sent. It gets the stored end of the turn: the status
     "truncated" and no text.
     """
     called = [turn for turn in removed if turn.has_tool_results]
@@ -148,7 +150,7 @@ def given_up(meta: Meta, removed: Sequence[ClosedTurn]) -> Meta:
 
 
 def stored_reply(state: ConversationState, key: TurnKey, dialect: Dialect) -> StoredReply:
-    """The reply of a finished turn: from the history if it stands there, else from the ring."""
+    """The reply of a finished turn: from the history if the turn is there, else from the ring."""
     row = next(row for row in state.meta.ring if row.id == key.id)
     for later, turn in enumerate(reversed(closed_turns(state))):
         record = turn.record
@@ -163,9 +165,9 @@ def stored_reply(state: ConversationState, key: TurnKey, dialect: Dialect) -> St
 
 
 def _number(meta: Meta, at: int, later: int) -> int | None:
-    """The number of a turn, counted back from the newest turn; None if a cut since then spoils the count.
+    """The number of a turn, counted back from the newest turn; None if a later cut makes the count wrong.
 
-    `at`: when the turn began. `later`: how many turns stand behind it.
+    `at`: the beginning of the turn. `later`: the number of turns after it.
     """
     if any(cut.at >= at for cut in meta.cuts):
         return None

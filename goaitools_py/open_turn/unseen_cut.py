@@ -1,18 +1,19 @@
-"""Tells from a usage that a server has cut the prompt, and did not say so.
+"""Tells from a usage that a server has silently cut the prompt.
 
-Owns: the signs of such a cut, and what is no sign. Must never know: a turn, a warning, or a provider's JSON.
+Owns: the signs of a cut, and the exceptions. Must never know: a turn, a warning, or a provider's JSON.
 
-Ollama cuts what does not fit into ``num_ctx`` (4,096 by default) from the front, answers 200, and counts
-what is left: 60,000 words were sent, and 2,050 tokens counted (ollama/ollama#17427, 2026-07). Nothing else
-says it.
+Ollama cuts a prompt that exceeds ``num_ctx`` (4,096 by default) from the front, answers 200, and counts the
+rest: 60,000 words were sent, and 2,050 tokens counted (ollama/ollama#17427, 2026-07). The reply has no other
+sign of the cut.
 
-A count is a sign if the request cannot have so few tokens: it has more words. That is looked at where it
-costs little: if what is new is large already, if the count has fallen although the history has only grown, or
-if no count of it was known. Text of few spaces, such as code, shows it later. These are no signs:
+A count is a sign if the request has more words than the counted tokens. To save time the words are counted
+only in three cases. The new entries are large already. The count has fallen although the history has only
+grown. Or no count of the history was known. Text with few spaces, such as code, shows a cut later. These are
+not signs:
 
-- A server that counts only what its cache did not have. The count is then about as large as what is new.
-- A hosted tool whose finds were counted once. The history itself is not that large.
-- A provider that edits the context because it was asked to. The caller leaves such replies out.
+- A server that counts only tokens outside its cache. The count is then about as large as the new entries.
+- A hosted tool: its results were counted once, and are not in the history.
+- A provider that edits the context on request. The caller leaves these replies out.
 """
 
 from __future__ import annotations
@@ -30,13 +31,14 @@ Entries = Callable[[Sequence[bytes]], tuple[tuple[Message, ...], int]]
 """Reads entries: their messages, and their tokens as an estimate."""
 
 _FALLEN: Final = 0.8
-"""A count below this part of the one before it is looked at."""
+"""A count below this part of the previous count is checked."""
 _BYTES: Final = 5
-"""An entry of words has at least so many bytes for each word, so a cheap look comes before the count."""
+"""An entry of words has at least so many bytes for each word. This allows a cheap test before the words are
+counted."""
 _NEW: Final = 256
-"""Tokens that a request has around what is new, at most, on a server that counts only that."""
+"""The most tokens that a server which counts only new entries may count beside them."""
 _ESTIMATED: Final = 2
-"""Bytes of what is new for each token that such a server may count at most: twice the usual number."""
+"""The fewest bytes of the new entries for each token that this server counts: half the usual number."""
 _WIDER: Final = 1.1
 _ONE_TOKEN: Final = 12
 """So many bytes more than characters are at least one token: six Chinese characters."""
@@ -46,7 +48,7 @@ class Before(Value, frozen=True, kw_only=True):
     """The history before a request's new entries.
 
     Attributes:
-        size: Gives its bytes.
+        size: Returns its size in bytes.
         load: Loads its entries.
     """
 
@@ -57,15 +59,15 @@ class Before(Value, frozen=True, kw_only=True):
 def cut_at(
     gauge: Gauge, usage: Usage, sent: Sequence[bytes], before: Before, read: Entries, *, window: int = 0
 ) -> int:
-    """The tokens that a server has left of the prompt; 0 if it has not cut it, as far as its usage says.
+    """The tokens that a server has left of the prompt; 0 if the usage shows no cut.
 
     Args:
-        gauge: What was known before the request.
-        usage: What the server has counted.
-        sent: The entries that the request added to the one before it.
-        before: The history before them.
+        gauge: The gauge before the request.
+        usage: The server's usage.
+        sent: The entries that the request added to the previous request.
+        before: The history before these entries.
         read: Reads entries.
-        window: The tokens that the server has left of an earlier prompt; 0 if it cut none.
+        window: The tokens that the server has left of an earlier prompt; 0 without an earlier cut.
     """
     left = usage.input_tokens
     if not left or usage.cached_input_tokens > left:
@@ -78,7 +80,7 @@ def cut_at(
     fell = gauge.is_anchored and left < _FALLEN * (gauge.tokens - gauge.thinking)
     if not fell and (gauge.is_anchored or before.size() + new <= 2 * _BYTES * left):
         return 0
-    if left < _NEW + new // _ESTIMATED:  # before the history is read
+    if left < _NEW + new // _ESTIMATED:  # a cheap test before the history is read
         return 0
     entries = before.load()
     old, _ = read(entries)
@@ -89,7 +91,7 @@ def cut_at(
 
 
 def _least(messages: Sequence[Message]) -> int:
-    """The fewest tokens that the messages can have on any vocabulary: no token holds more than a word."""
+    """The fewest tokens that the messages can have with any vocabulary: a token holds at most one word."""
     words = 0
     for message in messages:
         for part in message.parts:

@@ -1,5 +1,5 @@
-"""One turn, written once, without a socket, a clock or a colour.
+"""One turn, written once for plain and for async code, without a socket or a clock.
 
-Owns: what is asked of the model and the tools, in which order, and what is booked whatever happens.
+Owns: the requests to the model and the tools, their order, and the books, which hold even if the turn fails.
 Must never know: who carries its requests out (`edges`), or where states are kept (`stores`).
 """

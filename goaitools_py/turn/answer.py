@@ -1,5 +1,4 @@
-"""An answer that a type was asked of: whether it fits, what the model is told if not, and its beginning while
-it comes.
+"""Reads a typed answer: the value in a complete reply, and partial values while the reply comes.
 
 Owns: the way from a reply's text to a value. Must never know: how the type is described to a provider, or
 when the model is asked.
@@ -20,16 +19,15 @@ if TYPE_CHECKING:
 __all__ = ["judged", "lenient", "with_partials"]
 
 _GROWS_BY: Final = 64
-"""A text is read again when it has grown by one part in this number. So reading costs little for a long
-one."""
+"""A text is read again when it has grown by 1/64. So reading a long text piece by piece stays cheap."""
 
 
 def judged(wanted: Wanted, text: str) -> Flow[Any]:
     """The value in an answer.
 
     Raises:
-        Misfit: It does not fit the type, or the caller's check refuses it.
-        Exception: What the caller's check raised that is neither ValueError nor ToolError.
+        Misfit: The answer does not fit the type, or the caller's check refuses it.
+        Exception: An exception of the caller's check, other than ValueError and ToolError.
     """
     value = wanted.shape.read(text)
     check = wanted.asked.validate
@@ -45,7 +43,7 @@ def judged(wanted: Wanted, text: str) -> Flow[Any]:
 
 
 def lenient(wanted: Wanted, text: str) -> Any:
-    """The value in a stored reply; None if it does not fit."""
+    """The value in a stored reply; None if the reply does not fit the type."""
     try:
         return wanted.shape.read(text)
     except Misfit:
@@ -53,7 +51,7 @@ def lenient(wanted: Wanted, text: str) -> Any:
 
 
 def with_partials(flow: Flow[Any], wanted: Wanted, said: str) -> Flow[Any]:
-    """The flow of a model call, with an `OutputDelta` behind a piece of text that says more.
+    """The flow of a model call, with an `OutputDelta` after each piece of text that changes the value.
 
     `said`: the beginning of the answer, before the provider paused it.
     """
@@ -76,7 +74,7 @@ def with_partials(flow: Flow[Any], wanted: Wanted, said: str) -> Flow[Any]:
 
 
 def _passed(effect: Effect, partials: _Partials) -> Flow[Any]:
-    """Yield an effect, and what comes behind it; the answer to it."""
+    """Yield an effect, and a delta after it if there is one. Return the effect's answer."""
     if type(effect) is not Emit or type(effect.event) is not TextDelta:
         return (yield effect)
     delta = partials.after(effect.event)
@@ -87,7 +85,7 @@ def _passed(effect: Effect, partials: _Partials) -> Flow[Any]:
 
 
 class _Partials:
-    """The text of an answer so far, and what was told of it last."""
+    """The text of an answer so far, and the newest value that was told."""
 
     def __init__(self, wanted: Wanted, said: str) -> None:
         self._shape = wanted.shape
@@ -96,7 +94,7 @@ class _Partials:
         self._told: Any = None
 
     def after(self, event: TextDelta) -> Event | None:
-        """What a piece of text adds to the values; None for nothing new."""
+        """The event of the value after another piece of text; None if the value has not changed."""
         self._text += event.text
         if len(self._text) - self._read < max(1, self._read // _GROWS_BY):
             return None

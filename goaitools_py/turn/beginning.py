@@ -1,14 +1,14 @@
-"""How a turn begins: from the given blob and messages to a state that the model can be asked about.
+"""The beginning of a turn: from the given blob and messages to a state that is ready for the first request.
 
-Owns: reading the blob, knowing a turn that came before, closing what an earlier turn left open, and taking
-messages and answers in. Must never know: what a model says, or what happens after the first request.
+Owns: reading the blob, recognising a repeated turn, closing the open turn of an earlier call, and taking
+messages and answers in. Must never know: a model's reply, or the steps after the first request.
 
 ::
 
     load -> recognise (the turn_id) -> answered_before -> admit
 
-`admit` notes everything in the books in one act, `Ledger.begin`. Before that the turn has not begun, and a
-failure leaves the given blob as it is.
+`admit` enters everything into the books in one step, `Ledger.begin`. Before that step the turn has not begun,
+and a failure leaves the given blob as it is.
 """
 
 from __future__ import annotations
@@ -59,19 +59,19 @@ from .tool_calls import with_answers
 __all__ = ["Beginning"]
 
 _DAMAGED: Final = (StateFormatError, StateCorruptError, StateInvalidError)
-"""What `on_bad_state=None` answers with a fresh conversation; an unauthentic blob raises."""
+"""The errors that `on_bad_state=None` answers with a fresh conversation. An unauthentic blob raises."""
 
 
 class Beginning:
-    """What one turn takes up. It changes while the turn finds out whether it was begun before.
+    """The input of one turn. It changes while the turn finds out whether it was begun before.
 
     Attributes:
-        messages: The messages that are new; none if the state has them already.
+        messages: The new messages; empty if the state has them already.
         answers: The answers that still count.
         tools: The tools, by name, once the turn was admitted.
-        resumes: True if the turn goes on with what is open in the state.
-        key: What names the turn in the state, if it was given a `turn_id`.
-        converted: The conversion of the given state, if it was of another provider API.
+        resumes: True if the turn continues the open turn of the state.
+        key: The key of the turn in the state; None without a `turn_id`.
+        converted: The conversion of the given state; None if its provider API is the turn's own.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -116,17 +116,17 @@ class Beginning:
             return self._fresh()
 
     def _discards(self, exc: StateError) -> bool:
-        """Whether a fresh conversation begins in place of a state that cannot be used."""
+        """True if a fresh conversation begins in place of an unusable state."""
         options = self._ledger.options
         if isinstance(exc, StateProviderError):
-            # The state is whole, and the chat is configured for another provider API. Only a caller who asks
-            # for it loses sight of the conversation.
+            # The state is intact, but the chat is configured for another provider API. So a fresh
+            # conversation begins only if the caller has asked for it.
             return options.on_foreign_state == "fresh"
         if options.on_bad_state == "raise" or isinstance(exc, (StateVersionError, StatePartMissingError)):
-            # The state is whole: a newer worker goes on with it, or one that has loaded its parts.
+            # The state is intact: a worker with a newer release, or with the missing parts, can use it.
             return False
         if options.on_bad_state is None and (options.min_revision or not isinstance(exc, _DAMAGED)):
-            return False  # with a least revision, bytes that nobody can read would do what no bytes may not
+            return False  # `min_revision` refuses a missing state, so it must refuse an unreadable one, too
         _log_damage(exc)
         return True
 
@@ -135,8 +135,10 @@ class Beginning:
         return new_state(self._plan.dialect.wire, id=identity, created=self._ledger.now.wall_ms)
 
     def _sound(self, state: ConversationState) -> ConversationState:
-        """The state with a closed history that the provider takes. Nothing is read if its writer made sure of
-        that; else what had to be repaired is a warning."""
+        """The state with a closed history that the provider accepts. A repair is a warning.
+
+        The history is read only if its writer has not checked it already.
+        """
         ledger = self._ledger
         compactor = ledger.options.compactor
         retention = None if compactor is None else ledger.retention(ledger.retained_bytes)
@@ -148,11 +150,12 @@ class Beginning:
     # ------------------------------------------------------------------------- a turn that came before
 
     def recognise(self, state: ConversationState) -> StoredReply | None:
-        """Find out by its `turn_id` whether this turn was begun before. Then it goes on with what is in the
-        state; if it is finished, its stored reply is returned.
+        """Find out by its `turn_id` whether this turn was begun before.
+
+        If so, the turn goes on from the state. If it is finished, its stored reply is returned.
 
         Raises:
-            TurnConflictError: Other messages came under the id.
+            TurnConflictError: Other messages came with the same id.
         """
         plan, turn_id = self._plan, self._ledger.options.turn_id
         if turn_id is None or plan.resume:
@@ -171,10 +174,10 @@ class Beginning:
         return None
 
     def _asked_again(self, state: ConversationState, key: turn_ids.TurnKey) -> tuple[Message, ...]:
-        """The messages of a turn that failed and that a newer message closed, when it comes again.
+        """The messages for a repeated turn that failed before, and that a newer message closed.
 
-        If its messages and the results of its tools are in the history, a reminder is enough. If a cut took
-        them away, they are said again.
+        If its messages and the results of its tools are in the history, a reminder is enough. If a cut
+        removed them, the same messages are sent again.
         """
         for turn in closed_turns(state):
             if key.id in turn.record.facts.get(turn_ids.TURN_IDS_FACT, ()):
@@ -182,8 +185,10 @@ class Beginning:
         return self._plan.messages
 
     def answered_before(self, state: ConversationState) -> StoredReply | None:
-        """Leave out answers to calls that have a result: the first answer holds. If no other is left, the
-        stored reply that the first one led to is returned."""
+        """Leave out answers to calls that have a result already: the first answer holds.
+
+        If no other answer is left, the reply that followed the first answer is returned.
+        """
         if not self.answers:
             return None
         self.answers = with_inner_answers(state, self.answers)
@@ -219,7 +224,7 @@ class Beginning:
     # ------------------------------------------------------------------------------------- taking in
 
     def queue(self, state: ConversationState) -> ConversationState:
-        """Let the messages wait behind a turn that waits for answers. The state then is in the books."""
+        """Put the messages into the inbox of a state with a waiting turn. The books then have that state."""
         ledger = self._ledger
         queued = steps.with_metadata(self._admitted(state), ledger.options.metadata)
         ledger.begin(state, queued, has_grown=False)
@@ -227,19 +232,19 @@ class Beginning:
         return queued
 
     def admit(self, state: ConversationState, *, denied: bool) -> Voice:
-        """Close what an earlier turn left open, take messages and answers in, and note what changed.
+        """Close an open turn of an earlier call, take messages and answers in, and note changes.
 
-        `denied`: True if the user of a turn that waited for answers denied them by saying something else.
+        `denied`: True if a new message has denied the calls of a turn that waited for answers.
 
         Raises:
-            ValueError: There is nothing to do, or an answer is for a call that is not known.
+            ValueError: There is nothing to do, or an answer is for an unknown call.
             StateSizeError: An answer is too large for the state.
         """
         plan, ledger, dialect = self._plan, self._ledger, self._plan.dialect
         given = state
         left_open = state.open is not None and not self.resumes
         if left_open:
-            # A turn that its user denied is over. One that failed is answered if its message comes again.
+            # After a denial the turn is over. A failed turn is answered if its message comes again.
             status = "truncated" if denied else turn_ids.UNANSWERED
             if state.open is not None and ANSWERS in state.open.facts:
                 state = without_problems(state)
@@ -250,13 +255,13 @@ class Beginning:
                 "turn_closed", "the state held an unfinished turn; it was closed, and a new one began"
             )
         elif state.open is not None and ANSWERS in state.open.facts and state.inbox:
-            state = without_problems(state)  # its answer is looked at again
+            state = without_problems(state)  # the turn checks its answer again
         unfailed = failed.without_failure(state)
         has_changed, state = left_open or unfailed is not given, unfailed
         is_new = inbox.has_unseen(state, self.messages) or ledger.has_appended
         if not (is_new or state.inbox or state.open is not None):
             raise _nothing_to_do(resume=plan.resume, left_open=left_open)
-        voice, self.tools = voice_of(plan, state.meta)
+        voice, self.tools = voice_of(plan, state.meta)  # raises before `begin`, so the given blob stays
         answered = self._with_answers(state, has_changed) if self.answers else state
         admitted = self._admitted(answered)
         if plan.output is not None and not voice.output and plan.output.tool is None:
@@ -298,7 +303,7 @@ class Beginning:
             messages = tuple(found)
         state = inbox.admit(state, messages, self._plan.dialect)
         if options.metadata and state.inbox:
-            # It is kept with what waits, so that a resume need not give it again.
+            # Keep the metadata with the waiting messages, so that a resume need not give it again.
             said = {**state.meta.said, **options.metadata}
             state = replace(state, meta=msgspec.structs.replace(state.meta, said=said))
         if self.key is not None:
@@ -306,18 +311,19 @@ class Beginning:
         return state
 
     def _id_of(self, state: ConversationState) -> str:
-        """The id for this turn. An unfinished one keeps its own: the calls of it have it in their keys.
+        """The conversation id. An unfinished turn keeps the state's id: the keys of its calls contain it.
 
-        A blob of another writer may have no id. It gets one: two such would share their keys.
+        A blob of another writer may have no id. It gets one, because two blobs without an id would share the
+        keys of their calls.
         """
         given, own = self._ledger.options.conversation_id, state.meta.id
         return (own if state.open is not None else "") or given or own or self._plan.new_id()
 
     def _marked(self, state: ConversationState, voice: Voice) -> ConversationState:
-        """Note digests of what is not stored; gives the state, which is in the books.
+        """Note the digests of preamble, tools and model, and return the state, which the books have, too.
 
-        A difference to the last request is a warning. Thinking that was signed over the old prefix is taken
-        out.
+        A difference to the last request is a warning. Thinking that was signed over the old prefix is
+        removed.
         """
         ledger, meta = self._ledger, state.meta
         marks = {
@@ -333,11 +339,11 @@ class Beginning:
         for name in changed:
             if name == "preamble" and not marks[name]:
                 ledger.warn("preamble_missing", "earlier turns had a preamble, this one has none")
-            elif getattr(meta, name) != UNKNOWN_MARK:  # else the state was converted, which is told
+            elif getattr(meta, name) != UNKNOWN_MARK:  # else a conversion changed it, and has its own warning
                 ledger.warn(*_CHANGES[name])
         if meta.signed and (changed or (meta.unbound and state.open is None)):
             reason = f"the {' and '.join(changed)} changed" if changed else "what stands before it changed"
-            # Before the new digests are noted: the archive names the ones that the blocks were signed over.
+            # Do this before the new digests are noted: the archive needs the digests that were signed.
             ledger.state = state
             state = ledger.unsign(reason)
             meta = state.meta
@@ -347,7 +353,7 @@ class Beginning:
             sticky = {k: v for k, v in {**sticky, **own}.items() if v is not None}
         carry = meta.carry
         if carry and "family" in changed:
-            # What expires is a thing on the server that gave it, and no other server knows it.
+            # A value that expires belongs to the server that gave it. No other server knows it.
             carry = {name: row for name, row in carry.items() if not row[1]}
         counted = meter.unanchored(meta) if changed else meta
         if not {"family", "model"}.isdisjoint(changed):
@@ -361,9 +367,9 @@ class Beginning:
 
 
 def _is_told(meta: Meta, output: str) -> bool:
-    """True if another format of the answer is worth a warning: a cached prefix may be lost with it."""
+    """True if a change of the answer's format needs a warning: the provider may lose a cached prefix."""
     if meta.output == UNKNOWN_MARK:
-        return False  # the state was converted, which is told
+        return False  # the state was converted, and the conversion has its own warning
     return bool(meta.output and output) or meta.tokens >= SHORT_TOKENS
 
 
@@ -375,7 +381,7 @@ def _changed_settings(voice: Voice) -> str:
 
 
 def _log_damage(exc: StateError) -> None:
-    import logging  # not at the top: most turns log nothing
+    import logging  # not at the top: most turns do not log
 
     logging.getLogger("goaitools_py.state").error(
         "a stored conversation cannot be used, and a fresh one begins (%s, %d bytes): %s",
@@ -387,7 +393,7 @@ def _log_damage(exc: StateError) -> None:
 
 
 def _discarded(exc: StateError) -> str:
-    """Why a new conversation began. A foreign state's own text names the option that was just given."""
+    """The reason for a new conversation. A foreign state's own error would advise the option that is set."""
     if isinstance(exc, StateProviderError):
         return (
             f"the given state was written by {exc.found!r} and this chat uses {exc.expected!r}: a new "

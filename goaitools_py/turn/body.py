@@ -1,7 +1,7 @@
-"""The body of a response, read up to a size and up to a time.
+"""Reads the body of a response, up to a size and up to a time.
 
-Owns: the way from an open response to its bytes. Must never know: what the bytes say, or what it means if
-they do not come.
+Owns: the way from an open response to its bytes. Must never know: the meaning of the bytes, or the effect of
+a failure on the turn.
 """
 
 from __future__ import annotations
@@ -24,26 +24,27 @@ __all__ = [
 ]
 
 MAX_REPLY_BYTES: Final = 32 * 2**20
-"""So many bytes a body may have, or as many as the hard limits of the state if those are larger: a body
-repeats a part of the request, and that part is not stored."""
+"""The most bytes of a body. If the hard limits of the state are larger, they hold instead. A body may be
+larger than a stored reply, because it repeats a part of the request."""
 
 NO_STREAM: Final = ("application/json", "text/html")
-"""Content types of answers that are no stream, even if one was asked for: errors, a proxy's page."""
+"""Content types of answers that are not a stream, although one was requested: errors, a proxy's page."""
 
 _FIELDS: Final = (b"data", b"event", b"id", b"retry")
 _BOM: Final = b"\xef\xbb\xbf"
 
 
 class ReplyTooLarge(Exception):  # noqa: N818 - internal, becomes a StateSizeError
-    """The reply is larger than may be read."""
+    """The reply is larger than the limit."""
 
     def __init__(self, max_bytes: int) -> None:
         super().__init__(f"the reply was not read to its end: it has more than {max_bytes:,} bytes")
 
 
 def read_chunks(ledger: Ledger, times: CallTimes, chunks: list[bytes], *, max_bytes: int) -> Flow[None]:
-    """Read the rest of the open response, and put it into `chunks` piece by piece. So the pieces that came
-    before a failure are there.
+    """Read the rest of the open response, and put it into `chunks` piece by piece.
+
+    So after a failure `chunks` has the pieces that came before it.
 
     Raises:
         BackendError: The connection broke, or the time is up (`timed_out`).
@@ -66,8 +67,9 @@ def read_chunks(ledger: Ledger, times: CallTimes, chunks: list[bytes], *, max_by
 def read_opening(
     ledger: Ledger, times: CallTimes, content_type: str, *, max_bytes: int
 ) -> Flow[tuple[bytes, bool]]:
-    """Read until the bytes show whether the response is an event stream. The result is what was read (b"" if
-    the response ended at once), and True if it is a stream.
+    """Read until the bytes show whether the response is an event stream.
+
+    Returns the bytes that were read (b"" if the response ended at once), and True if it is a stream.
 
     The content type does not tell: servers send event streams as ``application/json`` or ``text/plain``, and
     errors as ``text/event-stream``; the providers' own SDKs do not look at it. So the first bytes decide. The
@@ -93,8 +95,10 @@ def read_opening(
 
 
 def is_event_stream(opening: bytes) -> bool | None:
-    """True if these bytes begin an event stream, False if they begin JSON or HTML; None for anything else,
-    and if there are too few of them."""
+    """True if these bytes begin an event stream, False if they begin JSON or HTML.
+
+    None for other bytes, and if there are too few bytes.
+    """
     start = opening.removeprefix(_BOM).lstrip(b" \t\r\n")[:6]
     if start[:1] in (b"{", b"[", b"<"):
         return False
@@ -103,11 +107,11 @@ def is_event_stream(opening: bytes) -> bool | None:
 
 
 def _is_undecided(opening: bytes) -> bool:
-    """True if with more bytes this may become an event stream, JSON or HTML."""
+    """True if more bytes may show an event stream, JSON or HTML."""
     start = opening.removeprefix(_BOM).lstrip(b" \t\r\n")
     return any(word.startswith(start) for word in (_BOM, *_FIELDS))
 
 
 def out_of_time() -> BackendError:
-    """The error of a reply that kept coming, be it only pings, until its time was up."""
+    """The error of a reply that still sent bytes, or only pings, when its time was up."""
     return BackendError("the reply took too long", kind="interrupted", timed_out=True)

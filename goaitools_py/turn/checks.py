@@ -1,7 +1,7 @@
-"""What is checked before anything is paid for, and again when the state is written: money, tokens, bytes.
+"""Checks money, tokens and bytes before the first paid call, and bytes again when the state is written.
 
 Owns: the limits of a conversation and of its state, and the cut that makes room. Must never know: a turn's
-own limits (`limits`), or what a model says.
+own limits (`limits`), or a model's reply.
 """
 
 from __future__ import annotations
@@ -62,8 +62,10 @@ def _over_budget(ledger: Ledger, text: str) -> BudgetExceededError:
 
 
 def check_size(ledger: Ledger) -> Flow[None]:
-    """Make sure, before anything is paid for, that the new state will fit. An open turn goes on up to the
-    hard limits."""
+    """Make sure, before the first paid call, that the new state will fit.
+
+    An open turn may go on up to the hard limits.
+    """
     room, state = ledger.room, ledger.state
     more = _facts_bytes(ledger)
     problem = room.soft_problem(state, more=more)
@@ -83,8 +85,9 @@ def check_size(ledger: Ledger) -> Flow[None]:
 
 
 def check_queue(ledger: Ledger, before: ConversationState, messages: tuple[Message, ...]) -> Flow[None]:
-    """Make sure that the messages behind a waiting turn leave room for its end. If they do not, the new ones
-    are handed back, and those that waited before stay.
+    """Make sure that the messages behind a waiting turn leave room for its end.
+
+    If they do not, the caller gets the new messages back, and earlier waiting messages stay.
 
     Args:
         ledger: The turn's books, with the queued state.
@@ -97,6 +100,7 @@ def check_queue(ledger: Ledger, before: ConversationState, messages: tuple[Messa
         problem = room.soft_problem(state)
         if problem is None or (yield from shrink.cut_to_limits(ledger, problem, _within(ledger), least=0)):
             return
+    # The caller gets the new messages back, so the error's state must not have them.
     ledger.begin(before, before, has_grown=False)
     error = ledger.error(StateSizeError, f"{problem}; the message was not queued, nothing was sent")
     error.pending_input = messages
@@ -104,9 +108,9 @@ def check_queue(ledger: Ledger, before: ConversationState, messages: tuple[Messa
 
 
 def written(ledger: Ledger, status: str) -> Flow[bytes | StateTooLargeError]:
-    """The state as a blob within the soft limits, after one cut if need be. The newest turn stays.
+    """The state as a blob within the soft limits, after one cut if necessary. The newest turn stays.
 
-    If a cut does not help either, everything is as it was, and the answer is what is wrong.
+    If a cut does not help either, the state has not changed, and the error is returned.
     """
     try:
         return ledger.encode(status)

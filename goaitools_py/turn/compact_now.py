@@ -25,22 +25,22 @@ __all__ = ["compact_flow"]
 
 
 def compact_flow(plan: Plan, *, dry_run: bool) -> Flow[CompactionReport]:
-    """Run the plan's compactor; its trigger is not asked.
+    """Run the plan's compactor without its trigger.
 
-    With `dry_run` the report's state is the given blob, and nothing is archived. A strategy that asks a model
-    asks it nevertheless.
+    With `dry_run` the report's state is the given blob, and no turn is archived. A strategy that asks a model
+    still asks it.
 
     Raises:
         StateError: The blob cannot be read.
-        CompactionError: The compactor raised, or kept something that no provider would take. The error's
-            `state` has what it has cost.
+        CompactionError: The compactor raised, or left a history that the provider would refuse. The error's
+            `state` counts the costs.
         ValueError: There is no compactor.
     """
     if dry_run:
         plan = replace(plan, listening=False)  # nothing changes, so there is nothing to tell
     options = plan.options
     plan.codec.check(options.binding)
-    # The state first: a compactor does not help with one that this chat cannot read.
+    # Read the state first: without a readable state the advice to give a compactor would not help.
     is_long = may_take_long(plan.blob)
     state = (yield from computed(lambda: _loaded(plan), is_long=is_long)) if plan.blob else None
     if options.compactor is None:

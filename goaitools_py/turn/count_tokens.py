@@ -61,7 +61,7 @@ def count_flow(plan: Plan) -> Flow[int]:
     def attempt() -> Flow[bytes]:
         yield from ledger.tick()
         ledger.check_deadline()
-        # A count is no model call: only the time of the whole call counts.
+        # A count is not a model call, so only the turn's own time limit holds.
         times = CallTimes.begin(ledger.now.monotonic, turn=ledger.deadline, call=None, first=None)
         return (yield from fetch(ledger, request, times, max_bytes=MAX_REPLY_BYTES, dialect=dialect))
 

@@ -1,6 +1,6 @@
-"""When a model call has to be over: which of the turn's times ends first, and which has passed.
+"""The time limits of a model call: the next limit, and the limit that has passed.
 
-Owns: arithmetic on seconds. Must never know: a clock, or what a call says.
+Owns: arithmetic on seconds. Must never know: a clock, or the content of a call.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from ..base.values import Value
 __all__ = ["SHORTEST_WAIT", "CallTimes", "Passed"]
 
 Passed = Literal["timeout", "call_timeout", "first_delta_timeout", ""]
-"""The option that gave the time which is over; "" if no time is."""
+"""The option that set the passed time limit; "" if no limit has passed."""
 
 SHORTEST_WAIT: Final = 0.001
-"""Seconds. It stands for 0, which some clients take for no limit."""
+"""Seconds. It replaces 0, because some clients read 0 as no limit."""
 
 
 class CallTimes(Value, frozen=True, kw_only=True):
@@ -25,7 +25,7 @@ class CallTimes(Value, frozen=True, kw_only=True):
     Attributes:
         turn: The end of the whole turn.
         call: The end of this call, its body included.
-        first: When the reply must have begun. Headers and pings do not count as a beginning.
+        first: The time by which the reply must have begun. Headers and pings do not count as a beginning.
     """
 
     turn: float = inf
@@ -38,7 +38,7 @@ class CallTimes(Value, frozen=True, kw_only=True):
 
         Args:
             now: Seconds on the clock of `Moment.monotonic`, as are the results.
-            turn: When the turn has to be over, on that clock.
+            turn: The end of the turn on that clock.
             call: Seconds that the call may take.
             first: Seconds until the reply must have begun.
         """
@@ -49,7 +49,7 @@ class CallTimes(Value, frozen=True, kw_only=True):
         )
 
     def end(self, *, begun: bool) -> float | None:
-        """When a wait has to end; None without a limit. `begun`: True if the reply has begun."""
+        """The time at which a wait has to end; None without a limit. `begun`: True if the reply has begun."""
         end = min(self.turn, self.call) if begun else min(self.turn, self.call, self.first)
         return None if end == inf else end
 
@@ -59,7 +59,7 @@ class CallTimes(Value, frozen=True, kw_only=True):
         return None if end is None else max(SHORTEST_WAIT, end - now)
 
     def passed(self, now: float, *, begun: bool) -> Passed:
-        """The option that gave the time which has passed; the turn's, if its time has passed, too."""
+        """The option of the passed time limit; "timeout" if the turn's limit is among the passed ones."""
         if now >= self.turn:
             return "timeout"
         if now >= self.call:

@@ -1,10 +1,11 @@
 """The turn, written once: a generator that yields effects.
 
-Owns: the order of things in a turn. Must never know: a socket, a thread, a loop, a clock, or a wire's JSON.
+Owns: the order of a turn's steps. Must never know: a socket, a thread, a loop, a clock, or a provider API's
+JSON.
 
 ::
 
-    load -> close what was left open -> take messages and answers in      (beginning)
+    load -> close an earlier open turn -> take messages and answers in    (beginning)
       -> check budget and size                                            (checks)
       ask:        history + open turn + inbox -> CallModel -> reply       (model_call)
       run calls:  journal -> Checkpoint -> CallTool -> AwaitTool -> ask   (tool_calls)
@@ -60,11 +61,11 @@ __all__ = ["TurnEngine"]
 
 INVALID_REPLIES_IN_A_ROW: Final = 3
 MAX_PAUSES: Final = 8
-"""How often a reply that the provider paused is asked to go on."""
+"""The number of times that the turn asks the provider to continue a paused reply."""
 
 
 class TurnEngine:
-    """One turn. `run` is its flow; `snapshot` its state at this instant."""
+    """One turn. `run` is its flow; `snapshot` is its state at this instant."""
 
     def __init__(self, plan: Plan, *, ledger: Ledger | None = None) -> None:
         self._plan = plan
@@ -73,7 +74,7 @@ class TurnEngine:
         self._result: ChatResult[Any] | None = None
         self._output: Any = None
         self._misfits = 0
-        """How many answers to this call did not fit the type."""
+        """The number of answers in this call that did not fit the type."""
 
     def run(self) -> Flow[ChatResult[Any]]:
         """The turn's flow: yields effects, returns the result, raises typed errors."""
@@ -88,7 +89,8 @@ class TurnEngine:
         if converted is not None and ledger.listening:
             ledger.identify(state.meta, state.meta.processed + 1)
             yield Emit(StateConverted(converted.found, converted.to, converted.lost, **ledger.of))
-        # The `turn_id` before the answers: a turn that came before is repeated whatever it waited for.
+        # Look at the `turn_id` before the answers: a finished turn gives its stored reply, whatever the
+        # state waits for now.
         stored = beginning.recognise(state) or beginning.answered_before(state)
         if stored is not None:
             return (yield from self._repeat(state, stored))
@@ -116,22 +118,25 @@ class TurnEngine:
             reply, status = yield from self._exchanges(voice)
             return (yield from self._finish(voice, reply, status))
         except TurnError as exc:
-            if ledger.close():  # something was appended since the error was made
+            if ledger.close():  # a message was appended after the error was made
                 ledger.refresh(exc)
             raise
         except AssertionError:
             raise
         except Exception as exc:
             if not ledger.has_acted:
-                raise  # the given state is as good as before
+                raise  # no model was asked and no tool ran: the given state is still right
             failure = exc
-        # Outside of the handler: the error would have the other one as its context, which may quote content.
+        # Raise outside of the handler. Inside it the error would get `exc`, which may quote content, as its
+        # context.
         ledger.close()
         raise ledger.broken_off(failure).because_of(failure)
 
     def successor(self, plan: Plan) -> TurnEngine:
-        """The engine that goes on with this turn under another plan. It has the books of this one: what was
-        spent, told and recorded, and the deadline."""
+        """The engine that goes on with this turn under another plan.
+
+        It continues the books of this engine: the costs, the report, the tool log, and the deadline.
+        """
         return TurnEngine(plan, ledger=Ledger(plan, earlier=self._ledger))
 
     def fell_back(self, failed: str, to: str, reason: str, status_code: int | None) -> None:
@@ -151,21 +156,21 @@ class TurnEngine:
         return self._ledger.meta_of(blob)
 
     def snapshot(self) -> bytes:
-        """A complete blob of this instant; `resume` goes on from it."""
+        """A complete blob of this instant, for `resume`."""
         return self._result.state if self._result is not None else self._ledger.snapshot()
 
     def stopped(self) -> TurnStoppedError:
-        """The error of the turn if it is stopped now, with everything so far."""
+        """The error of a turn that is stopped now, with the work so far."""
         return self._ledger.error(TurnStoppedError, "the turn was stopped; resume goes on with it")
 
     @property
     def discarded(self) -> StateError | None:
-        """Why the given state could not be read, if a fresh conversation was begun."""
+        """The error of the given state, if a fresh conversation was begun in its place."""
         return self._ledger.telling.discarded
 
     @property
     def of(self) -> dict[str, str]:
-        """What each event of this turn carries."""
+        """The fields that each event of this turn carries."""
         return self._ledger.of
 
     @property
@@ -184,14 +189,14 @@ class TurnEngine:
         return not journal.ready(self._ledger.state)
 
     def append(self, *messages: Message) -> None:
-        """Put messages into the inbox of the running turn; its next model call takes them along.
+        """Put messages into the inbox of the running turn. Its next model call sends them.
 
         RuntimeError once the turn is over: the result's state would not have them.
         """
         self._ledger.append(messages)
 
     def _repeat(self, state: ConversationState, stored: StoredReply) -> Flow[ChatResult[Any]]:
-        """The turn was done before: its stored reply is the result, and nothing else happens."""
+        """Return the stored reply of a turn that was finished before. Neither a model nor a tool runs."""
         status: Any = stored.status
         blob, ledger = self._plan.blob, self._ledger
         if ledger.close():
@@ -220,7 +225,7 @@ class TurnEngine:
         return result
 
     def _stored_output(self, state: ConversationState, stored: StoredReply) -> Any:
-        """The value in a stored reply, if a type is asked for and it fits."""
+        """The value in a stored reply, if a type is asked for and the reply fits it."""
         wanted, key = self._plan.output, self._beginning.key
         if wanted is not None and wanted.tool is not None and key is not None:
             for turn in closed_turns(state):
@@ -230,7 +235,7 @@ class TurnEngine:
         return None if wanted is None or stored.status != "complete" else lenient(wanted, stored.text)
 
     def _open_reply(self, state: ConversationState) -> Reply:
-        """The last reply of the open turn, as far as a result shows it."""
+        """The last reply of the open turn, with the fields that a result shows."""
         opened = state.open
         word = opened.iterations[-1].finish_reason if opened is not None and opened.iterations else ""
         return Reply(entries=(), text=steps.reply_text(state, self._plan.dialect), finish_reason=word)
@@ -238,7 +243,7 @@ class TurnEngine:
     # ------------------------------------------------------------------------------------- the exchanges
 
     def _exchanges(self, voice: Voice) -> Flow[tuple[Reply, Status]]:
-        """Ask, run tools, ask again, until a reply needs nothing more."""
+        """Ask the model and run tools, until a reply ends the turn."""
         ledger, state = self._ledger, self._ledger.state
         tools, answers = self._beginning.tools, self._beginning.answers
         one_step = self._plan.one_step
@@ -256,10 +261,11 @@ class TurnEngine:
                 return self._open_reply(state), "in_progress"
             limit = self._limit_reached()
         elif ledger.has_asked and (one_step or ledger.options.on_limit == "answer"):
-            # The last call is still due. A turn that raised is asked to go on, unless it goes step by step.
+            # With on_limit="answer" the last model call is still due. With "raise", resuming means to go on,
+            # so the limit is not checked before one more reply, unless the turn goes step by step.
             limit = self._limit_reached()
         if state.open is not None and attempts.ANSWERS in state.open.facts and not state.inbox:
-            # An earlier process got this answer, and did not come to its end. It is not paid for again.
+            # An earlier process got this answer, and ended before it checked it. Do not pay for it again.
             reply = attempts.stored_answer(state.open, ledger.dialect)
             if (yield from self._is_answered(voice, reply, is_new=False)):
                 return reply, "complete"
@@ -283,7 +289,8 @@ class TurnEngine:
             state = ledger.state
             is_open = state.open is not None
             if is_open:
-                # A reply is kept before a listener hears of it, and before its first tool runs.
+                # Keep the reply before a listener hears of it, and before its first tool runs. After a crash
+                # the next process then goes on from this reply, and does not pay for it again.
                 yield from ledger.checkpoint()
             if ledger.listening:
                 yield Emit(self._replied(state, reply, voice.model))
@@ -327,10 +334,10 @@ class TurnEngine:
         is_last: bool,
         may_pause: bool,
     ) -> Reply:
-        """A reply that has just come, behind what was `said` and `cited` before a pause.
+        """Join a new reply to the text and citations before a pause (`said`, `cited`), and close a last turn.
 
         The last reply of a turn closes it here, in the same entry of the books. A snapshot between the two
-        would have a complete answer in an open turn, and `resume` would pay for it again.
+        steps would have a complete answer in an open turn, and `resume` would pay for it again.
         """
         ledger = self._ledger
         if ledger.oversized:
@@ -351,16 +358,17 @@ class TurnEngine:
         return reply
 
     def _is_answered(self, voice: Voice, reply: Reply, *, is_new: bool = True) -> Flow[bool]:
-        """Look whether an answer fits the type that was asked for. If so, the turn is closed. If not, the
-        model is told why with the next request.
+        """Check whether an answer fits the requested type. If it fits, close the turn.
+
+        If it does not, put the reason into the inbox, so that the next request tells the model.
 
         Args:
-            voice: What goes with the turn's requests.
+            voice: The other parts of the turn's requests.
             reply: The answer. It stands at the end of the open turn.
-            is_new: False: an earlier call of the chat got it, and this one asks again at least once.
+            is_new: False: an earlier call of the chat got the answer, and this one asks again at least once.
 
         Raises:
-            OutputError: It does not fit, and the retries are used up.
+            OutputError: The answer does not fit, and the retries are used up.
         """
         ledger, wanted = self._ledger, self._plan.output
         if wanted is not None:
@@ -370,14 +378,14 @@ class TurnEngine:
                 problems = misfit.problems
             else:
                 wanted = None
-        if wanted is None:  # the answer fits, or a type is not wanted any more and any text will do
+        if wanted is None:  # the answer fits, or this call asks for no type, and any text is an answer
             self._close(voice, "complete")
             return True
         self._misfits += is_new
         if self._plan.one_step and is_new and ledger.state.open is not None:
             self._misfits = len(
                 ledger.state.open.facts.get(attempts.ANSWERS, ())
-            )  # with those of earlier steps
+            )  # counts the misfits of earlier steps, too
         if self._misfits > wanted.asked.retries:
             raise ledger.error(
                 OutputError,
@@ -390,9 +398,11 @@ class TurnEngine:
         return False
 
     def _called(self, voice: Voice, reply: Reply | None) -> Reply | None:
-        """The reply whose call of the answer's tool has the answer, and the turn is closed; None without one.
+        """Take the answer from a call of the answer's tool, and close the turn.
 
-        `reply`: the newest one; None if an earlier call of the chat got it. Then its misfits do not count.
+        Returns the reply with the call; None without a fitting call.
+
+        `reply`: the newest reply; None if an earlier call of the chat got it. Its misfits do not count then.
 
         Raises:
             OutputError: The calls of the tool did not fit, and the retries are used up.
@@ -425,7 +435,7 @@ class TurnEngine:
         return None
 
     def _replied(self, state: ConversationState, reply: Reply, model: str) -> ModelReplied:
-        """The event of a reply. `model`: that of the request, if the reply does not name one."""
+        """The event of a reply. `model`: the model of the request, used if the reply does not name one."""
         ledger = self._ledger
         return ModelReplied(
             reply.usage,
@@ -442,7 +452,7 @@ class TurnEngine:
         )
 
     def _close(self, voice: Voice, status: Status, *, is_unsent: bool = False) -> Status:
-        """Make the open turn a part of the history, with what is recorded of it.
+        """Make the open turn a part of the history, with its record.
 
         `is_unsent`: the provider would refuse each later request that has the turn.
         """
@@ -467,7 +477,7 @@ class TurnEngine:
         return status
 
     def _limit_reached(self, invalid_in_a_row: int = 0) -> str | None:
-        """The limit that ends the turn, in words and with a warning; None if none is reached."""
+        """Warn of the limit that the turn has reached, and return its text; None without a reached limit."""
         ledger = self._ledger
         code: WarningCode = "limit_reached"
         if invalid_in_a_row >= INVALID_REPLIES_IN_A_ROW:
@@ -486,7 +496,10 @@ class TurnEngine:
     # ------------------------------------------------------------------------------------------ the end
 
     def _finish(self, voice: Voice | None, reply: Reply, status: Status) -> Flow[ChatResult[Any]]:
-        """Compact and encode. A paid reply is always encoded. A turn that waits is not compacted."""
+        """Compact, encode, and return the result. A paid reply is always encoded.
+
+        A waiting turn is not compacted.
+        """
         ledger = self._ledger
         waits = status == "awaiting_tools"
         is_open = waits or status == "in_progress"
@@ -496,7 +509,7 @@ class TurnEngine:
         if ledger.listening:
             for warning in passed:
                 yield Emit(warning)
-        # From here on nothing can be appended: the result's state would not have it.
+        # Close before the blob is written: the result's state would lack a message that is appended later.
         ledger.close()
         blob = yield from written(ledger, status if is_open else "complete")
         if isinstance(blob, StateTooLargeError):
@@ -530,6 +543,7 @@ class TurnEngine:
             bill=account.bill,
             output=self._output,
         )
+        # After `self._result`: if the checkpoint fails, `snapshot` still has the final blob.
         yield from ledger.checkpoint(blob)
         if ledger.listening and status != "in_progress":
             yield Emit(TurnCompleted(result, **ledger.of))

@@ -1,10 +1,10 @@
-"""Answers that come from outside: what of them the state has room for.
+"""Shortens answers from outside to the room that the state has.
 
 Owns: the check of each answer as it enters the journal, and the warning of media that are left out.
-Must never know: who answers, or what an answer becomes on the wire.
+Must never know: who answers, or the provider API's form of an answer.
 
-A refused answer is not lost: the caller still has it, and its call waits. A refused result of a tool would be
-lost.
+An answer may be refused: the caller still has it, and its call waits. A tool's result must not be refused,
+because it would be lost.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Fitting:
     """The room for the answers of one `resume`.
 
     Attributes:
-        problem: Which answer is too large, and why; "" if there is room for all.
+        problem: The answer that is too large, and the limit; "" if all answers fit.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -31,7 +31,7 @@ class Fitting:
         self.problem = ""
 
     def __call__(self, state: ConversationState, index: int, call: JournalCall) -> JournalCall:
-        """The answered call as the state has room for it: text takes the place of media that do not fit."""
+        """Shorten the answered call to the room of the state: a text replaces media that do not fit."""
         ledger = self._ledger
         found = admitted(ledger.room, state, index, call)
         if found.left_out:
@@ -39,7 +39,7 @@ class Fitting:
         if found.problem:
             grown = journal.put_call(state, index, found.logged)
             more = journal.unfinished(grown) * CALL_BYTES
-            # What stands before the turn can be cut away, so only the turn itself is too large.
+            # A cut can remove the turns before this one. So only a turn that is too large alone is a problem.
             if ledger.room.problem_alone(grown, more=more) is not None:
                 self.problem = self.problem or found.problem
         return found.logged

@@ -1,17 +1,17 @@
-"""The effects a turn may ask for, and the two loops that carry them out.
+"""The effects that a turn may ask for, and the two loops that carry them out.
 
 Owns: the effect values, and the step from one event to the next, for plain and for async code.
-Must never know: what a turn is, what a provider says, or how an effect is carried out.
+Must never know: a turn, a provider's answer, or how an effect is carried out.
 
 A flow is a generator. It yields effects and is resumed with their answers. A failure is thrown into it at the
 same place, so its ``finally`` blocks run::
 
     head = yield CallModel(request)     # ResponseHead, or BackendError
     chunk = yield ReadChunk()           # bytes, b"" at the end, or BackendError
-    yield Emit(event)                   # handed to the reader, who iterates the turn
+    yield Emit(event)                   # goes to the reader, who iterates the turn
 
-`Driver` and `AsyncDriver` differ in their awaits, and in how a step is ended from outside: from another
-thread, or from another task. Everything else about a turn is written once for both.
+`Driver` and `AsyncDriver` differ in their awaits, and in how a step is stopped from outside: from another
+thread, or from another task. All other code of a turn is written once for both.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ ResultT = TypeVar("ResultT")
 class CallModel(Value, frozen=True):
     """Post a request; the answer is a `ResponseHead`. A response that is still open is closed first.
 
-    `backend`: one that `OpenBackend` answered with; None is the turn's own.
+    `backend`: a backend that `OpenBackend` returned; None for the turn's own.
     """
 
     request: ModelRequest
@@ -77,10 +77,10 @@ class OpenBackend(Value, frozen=True):
 
 
 class Invoke(Value, frozen=True):
-    """Call a function of the caller's. The answer is what it returns, awaited if that is an awaitable.
+    """Call a function of the caller. The answer is its result; an awaitable result is awaited.
 
-    `until`: when the wait for the answer ends with `Unanswered`, on the clock of `Moment.monotonic`. The call
-    itself goes on for a while: in a thread, or in a task. None: the flow waits as long as the call takes.
+    `until`: the time on the clock of `Moment.monotonic` at which the wait ends with `Unanswered`. The call
+    itself goes on for a while, in a thread or in a task. None: the flow waits as long as the call takes.
     """
 
     _unshown = frozenset({"args"})
@@ -91,7 +91,7 @@ class Invoke(Value, frozen=True):
 
 
 class Checkpoint(Value, frozen=True):
-    """Save a resumable blob before the turn goes on. It has no answer; a failure means that it was not saved.
+    """Save a resumable blob before the turn goes on. No answer; a failure means that the blob was not saved.
 
     An edge calls `keep`, the caller's `on_checkpoint`, if there is one. A conversation in a store saves the
     blob first.
@@ -108,14 +108,13 @@ class Checkpoint(Value, frozen=True):
 
 
 class Compute(Value, frozen=True):
-    """Run a function that only computes, but so long that an event loop should not wait for it. The answer is
-    what it returns."""
+    """Run a long computation without blocking the event loop. The answer is the function's result."""
 
     function: Callable[[], object]
 
 
 def computed(function: Callable[[], ResultT], *, is_long: bool = True) -> Flow[ResultT]:
-    """What a function returns, computed beside the event loop if it may take more than some milliseconds."""
+    """Call a function, and return its result. If `is_long`, it runs beside the event loop."""
     if not is_long:
         return function()
     found: ResultT = yield Compute(function)
@@ -123,12 +122,12 @@ def computed(function: Callable[[], ResultT], *, is_long: bool = True) -> Flow[R
 
 
 class ReadChunk(Value, frozen=True):
-    """The next bytes of the open response; b"" at its end, which also closes it.
+    """Read the next bytes of the open response. The answer is b"" at its end; the response is then closed.
 
-    `until`: when the wait ends with a `BackendError` that has ``timed_out`` set, on the clock of
-    `Moment.monotonic`; None without a limit. It ends then even if single bytes keep coming.
-    `timed`: True: the answer is a pair, the `Moment` before the read and the bytes. This costs less than a
-    `Clock` of its own.
+    `until`: the time on the clock of `Moment.monotonic` at which the wait ends with a `BackendError` that has
+    ``timed_out`` set, even if single bytes keep coming; None without a limit.
+    `timed`: True: the answer is a pair of the `Moment` before the read and the bytes. This costs less than an
+    extra `Clock`.
     """
 
     until: float | None = None
@@ -136,8 +135,8 @@ class ReadChunk(Value, frozen=True):
 
 
 class ReadParts(Value, frozen=True):
-    """Ask for parts of the state that are kept elsewhere. The answer is a dict from the names that are there
-    to the stored bytes. An edge has none; a conversation in a store reads them there.
+    """Ask for parts of the state that are kept elsewhere. The answer is a dict from names to stored bytes,
+    without missing parts. An edge has no parts; a conversation in a store reads them from the store.
 
     `names`: the digests of the parts.
     """
@@ -148,13 +147,12 @@ class ReadParts(Value, frozen=True):
 class CallTool(Value, frozen=True, kw_only=True):
     """Start one tool call; no answer. `AwaitTool` tells when a call has finished.
 
-    `timeout`: after how many seconds the call is left.
-    `limit`: the words for the limit behind `timeout`, as it was given: the turn may have used a part of it.
-    `is_heard`: somebody listens to the turn, so that reports of the tool are told.
-    `keep`: called with the `ToolDone` of a call that has finished, but that was not awaited yet when the turn
-    is given up.
-    `around`: makes a context manager that is entered where the tool runs, in its thread or task. It gives a
-    function that is called with the outcome.
+    `timeout`: seconds after which the turn stops waiting for the call.
+    `limit`: the words for the option behind `timeout`: the turn may have used a part of its time.
+    `is_heard`: True if the turn has listeners, so that reports of the tool are told.
+    `keep`: called with the `ToolDone` of a finished call that was not awaited when the turn is given up.
+    `around`: makes a context manager that is entered in the tool's thread or task. It gives a function that
+    is called with the outcome.
     """
 
     _unshown = frozenset({"context", "arguments", "keep", "around"})
@@ -171,12 +169,11 @@ class CallTool(Value, frozen=True, kw_only=True):
 
 
 class AwaitTool(Value, frozen=True):
-    """Wait until one of the started calls has finished; the answer is its `ToolDone`. It may be a
-    `ToolReport` first."""
+    """Wait until a started call has finished. The answer is its `ToolDone`, or before that a `ToolReport`."""
 
 
 class ToolReport(Value, frozen=True, kw_only=True):
-    """How far a running call is, as its tool says."""
+    """The progress of a running call, as its tool reports it."""
 
     _unshown = frozenset({"message"})
 
@@ -197,7 +194,7 @@ class ToolDone(Value, frozen=True, kw_only=True):
     """Seconds since the epoch."""
     seconds: float = 0.0
     reports: tuple[ToolReport, ...] = ()
-    """What the tool has said before, of a call that ran where nothing could be told meanwhile."""
+    """The reports of a call that ran in the turn's own thread, where they could not be told earlier."""
 
 
 class Sleep(Value, frozen=True):
@@ -218,10 +215,10 @@ class Moment(Value, frozen=True):
 
 
 class Emit(Value, frozen=True):
-    """Hand an event to the reader.
+    """Give an event to the reader.
 
-    `then`: the effect that comes next, once the reader wants another event; its answer is this effect's. So
-    the flow is not resumed only to yield that effect, which counts where a reply comes in a thousand pieces.
+    `then`: the next effect, performed when the reader wants another event. Its answer is the answer of this
+    effect. So the flow is not resumed only to yield it. That saves time where a reply has a thousand pieces.
     """
 
     event: Event
@@ -246,7 +243,7 @@ Flow: TypeAlias = Generator[Effect, Any, ResultT]
 
 
 class Unanswered(Exception):  # noqa: N818 - a signal between an edge and a flow, never a caller's
-    """An edge's `perform` raises this when the answer to an `Invoke` has not come until its time."""
+    """An edge's `perform` raises this when an `Invoke` has no answer in time."""
 
 
 class Interrupted(Exception):  # noqa: N818 - a signal between an edge and its driver, never a caller's
@@ -291,9 +288,9 @@ class BusyError(RuntimeError):
 class _Seat:
     """The place of the one reader that may be in a step.
 
-    To take it is one operation on a dict, and so is to leave it; Python cannot be interrupted inside either.
-    Only the reader that has the seat can leave it. So after Ctrl-C at any line it is known who has the seat,
-    and it never stays taken.
+    Taking it is one operation on a dict, and so is leaving it. Python cannot be interrupted inside such an
+    operation. Only the reader that has the seat can leave it. So after Ctrl-C at any line the seat is in a
+    known state, and it never stays taken.
     """
 
     __slots__ = ("held",)
@@ -311,15 +308,15 @@ class _Seat:
 
 
 class _Steps(Generic[ResultT]):
-    """What both drivers share: resuming the flow, and how it ended.
+    """The common part of both drivers: it resumes the flow, and notes how it ended.
 
-    An exception out of a step ends the flow, at whatever line it came. A flow that ends is closed. If Ctrl-C
-    or a lack of memory breaks in on the closing, that is done once more before the exception goes on.
+    An exception out of a step, at any line, ends the flow. A flow that ends is closed. If Ctrl-C or a lack of
+    memory interrupts the closing, it is done once more before the exception goes on.
 
     Attributes:
         done: True once the flow has ended, in any way.
-        result: What it returned.
-        error: What it raised. An exit such as Ctrl-C, or a cancellation, does not count as its error.
+        result: The flow's result.
+        error: The flow's exception. An exit, for example Ctrl-C, or a cancellation does not count.
     """
 
     __slots__ = (
@@ -351,16 +348,16 @@ class _Steps(Generic[ResultT]):
         return bool(self._seat.held)
 
     def _refuse(self) -> None:
-        """The answer in a child of the process that runs this: it can neither go on with it nor end it."""
+        """Raise `BusyError`: a fork of the flow's process can neither go on with the flow nor end it."""
         if not self.done:
             raise BusyError(_ELSEWHERE)
 
     def _resume(self, answer: Any, failure: BaseException | None) -> Effect | None:
         """Go on to the next effect; None at the end, or if the flow is given up.
 
-        A flow that is to stop still gets an answer that has come: so the effect of a tool is noted. It does
-        not get an ordinary failure, which may come from the interruption itself. An exit or a cancellation
-        belongs to the reader of this step, and goes through.
+        A flow that is to stop still gets an answer that has arrived, so that it can note a tool's result. It
+        does not get an ordinary failure, because the interruption itself may have caused it. An exit or a
+        cancellation belongs to the reader of this step, and goes through.
         """
         if self._is_stopping and isinstance(failure, Exception):
             self._give_up()
@@ -387,8 +384,8 @@ class _Steps(Generic[ResultT]):
 class Driver(_Steps[ResultT]):
     """Runs a flow in plain code, one event at a time.
 
-    `_run` is a method of its own for one reason: where a ``try`` stands inside another one, an exception at
-    the line of the inner one is caught by neither.
+    `_run` is a separate method for one reason: if a ``try`` stands inside another ``try``, neither of them
+    catches an exception at the line of the inner ``try``.
     """
 
     __slots__ = ("_edge",)
@@ -400,7 +397,7 @@ class Driver(_Steps[ResultT]):
     def step(self) -> Event | None:
         """Run to the next event; None once the flow has ended (see `result`).
 
-        Raises BusyError while another thread, or a caller further up, is in a step.
+        Raises BusyError while another thread, or an outer call of this thread, is in a step.
         """
         if self._process is not this_process():
             self._refuse()
@@ -415,7 +412,7 @@ class Driver(_Steps[ResultT]):
             if self.done:
                 self._end()
             self._seat.leave(reader)
-            if self._is_stopping:  # `close` came too late for `_run` to see it, and found the seat taken
+            if self._is_stopping:  # `close` ran after the last look of `_run`, and found the seat taken
                 self.close()
             return event
         except BusyError:
@@ -444,7 +441,7 @@ class Driver(_Steps[ResultT]):
         return None
 
     def close(self) -> None:
-        """Give the flow up where it stands. If a step runs, that step gives it up as soon as it can."""
+        """Give the flow up at its current effect. If a step runs, the step gives it up as soon as it can."""
         if self._process is not this_process():
             return
         self._is_stopping = True

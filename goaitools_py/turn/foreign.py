@@ -1,7 +1,7 @@
-"""States of another provider API, where a turn is to go on with them: they are converted first.
+"""Converts a state of another provider API, so that a turn can go on with it.
 
-Owns: loading a state for this turn's provider API, and what is told of a conversion. Must never know: how an
-entry is converted (the plan has the function), or what the turn does with the state.
+Owns: loading a state for this turn's provider API, and the report of a conversion. Must never know: how an
+entry is converted (the plan has the function), or the later use of the state.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ __all__ = ["Converted", "load_own"]
 
 
 class Converted(Value, frozen=True, kw_only=True):
-    """What a conversion did.
+    """The report of a conversion.
 
     Attributes:
         found: The provider API of the given state.
-        to: That of this turn.
-        lost: What did not go along: each kind with its count.
+        to: The provider API of this turn.
+        lost: The losses: each kind with its count.
     """
 
     found: str
@@ -37,12 +37,12 @@ class Converted(Value, frozen=True, kw_only=True):
 
 
 def load_own(plan: Plan) -> tuple[ConversationState, Converted | None]:
-    """The given state as one of this turn's provider API, and the conversion if there was one.
+    """The given state in the form of this turn's provider API, and the conversion; None without one.
 
     Raises:
-        StateProviderError: It is of another provider API, and the options do not say to convert it, or this
-            release does not know that API.
-        StateError: The state cannot be read, or not be converted.
+        StateProviderError: The state is of another provider API, and the options do not allow to convert it,
+            or this release does not know that API.
+        StateError: The state cannot be read or converted.
     """
     dialect, options = plan.dialect, plan.options
     foreign: StateProviderError | None = None

@@ -1,11 +1,11 @@
-"""Settings that were not written for the model that a turn asks, so that no provider refuses them.
+"""Fits settings that were written for another model, so that no provider refuses them.
 
-Owns: which settings of a turn are such, and that each of them fits its model or goes. Must never know: what a
-model refuses.
+Owns: the removal of settings that do not fit the model of a turn. Must never know: which settings a model
+refuses.
 
-Three ways lead there: the state keeps a setting (`sticky_settings`), a fallback gets the settings of the
-chat's own model, and a call names another model than the chat whose default settings it takes. What a caller
-writes for the model itself is sent as it is, and an error of the provider is the answer.
+Settings for another model come from three places. The state keeps a setting (`sticky_settings`). A fallback
+gets the settings of the chat's own model. A call names another model but takes the chat's default settings. A
+setting that the caller writes for the model itself is sent unchanged, and the provider's error is the answer.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _ANY_TOOL: Final = frozenset({"auto", "none", "required"})
 def fitted(
     dialect: Dialect, given: Mapping[str, Any], kept: Mapping[str, Any], *, model: str, tools: Sequence[Any]
 ) -> Fitted:
-    """The given settings, and those of the kept ones that the model is not known to refuse.
+    """The given settings, and the kept settings without those that the model is known to refuse.
 
     Args:
         dialect: The provider API.
-        given: What the caller wrote for this model.
-        kept: What was written for another model, or for an earlier turn. No name is in both.
-        model: The model that is asked.
+        given: The settings that the caller wrote for this model.
+        kept: The settings for another model, or for an earlier turn. No name is in both.
+        model: The model of the request.
         tools: The tools of the turn.
     """
     notes: list[str] = []
@@ -55,7 +55,7 @@ def fitted(
 
 
 def _is_sendable(dialect: Dialect, model: str, settings: Mapping[str, Any]) -> bool:
-    """Whether the provider API can write these settings into a request."""
+    """True if the provider API can write these settings into a request."""
     try:
         dialect.request(RequestParts(model=model, history=(), settings=settings))
     except (TypeError, ValueError):
@@ -64,7 +64,7 @@ def _is_sendable(dialect: Dialect, model: str, settings: Mapping[str, Any]) -> b
 
 
 def _is_there(choice: Any, tools: Sequence[Any]) -> bool:
-    """Whether a `tool_choice` can be followed. A provider's own tool may have any name."""
+    """True if a model can follow a `tool_choice`. A provider's own tool may have any name."""
     if choice in _ANY_TOOL or not tools:
         return True
     return any(not isinstance(tool, Tool) or tool.name == choice for tool in tools)

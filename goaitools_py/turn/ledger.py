@@ -1,12 +1,11 @@
-"""The books of a running turn: where it stands, what it spent, what is told at its end, and its errors.
+"""The books of a running turn: its state, its costs, its report to the caller, and its errors.
 
-Owns: every act that touches more than one of these parts, so that they agree: booking a model call, undoing
-a change, checkpoints, and the error of a turn that ends badly. Must never know: in which order a turn does
-things.
+Owns: every act that changes more than one of these parts, so that they agree: booking a model call, undoing
+a change, checkpoints, and the error of a turn that fails. Must never know: the order of a turn's steps.
 
 The parts can be read alone::
 
-    plan       what the turn was given                                   (frozen)
+    plan       the input and the options of the turn                     (frozen)
     timing     the newest reading of the clock, the deadline             snapshot: `Moment`
     standing   the state now; messages of other threads; blobs           snapshot: `Stand`
     spending   tokens and money                                          snapshot: `Account`
@@ -55,22 +54,25 @@ _T = TypeVar("_T")
 
 
 class ReturnPoint(Value, frozen=True):
-    """What a change of the history may touch, as it was before the change; see `Ledger.go_back`."""
+    """The parts of the books that a change of the history may touch, as they were before the change.
+
+    See `Ledger.go_back`.
+    """
 
     stand: Stand
     told: Told
 
 
 class Tried:
-    """What is done at most once in a turn, because a second time could not help.
+    """Notes the acts that a turn does at most once, because a second time could not help.
 
     Attributes:
         cut_for_context: True once the history was cut because the provider refused its size.
         has_compacted: True once the compactor's trigger fired.
         compaction_cause: Why the newest compaction failed, if it did.
         has_unsigned: True once the closed turns lost their signed blocks because the provider refused them.
-        has_repaired: True once the history was searched for what a provider might refuse.
-        has_asked_again: True once an empty reply was asked for again.
+        has_repaired: True once the history was searched for entries that a provider might refuse.
+        has_asked_again: True once the turn has repeated a request because the reply was empty.
     """
 
     cut_for_context = False
@@ -82,26 +84,26 @@ class Tried:
 
 
 class Ledger(Standing):
-    """What one running turn has come to: where it stands, with its account and what is to be told.
+    """The books of one running turn: its position, its account, and its report to the caller.
 
     Attributes:
         spending: The account.
-        telling: What is told at the end.
+        telling: The report for the end of the turn.
         listening: True if there are observers of events.
-        of: What each event carries; see `identify`.
+        of: The fields that each event carries; see `identify`.
         iteration: The number in its turn of the newest model call; see `begin`.
-        iterations_before: How many model calls of the turn an earlier process made.
+        iterations_before: The number of model calls of the turn that an earlier process made.
         context_window: Tokens that the model takes; None if that is unknown.
         has_acted: True once a model was asked or a tool started: from then on nothing may be lost.
-        oversized: Why the newest reply is not in the state, if it is not. The turn ends then.
+        oversized: Why the state does not hold the newest reply; "" if it does. If set, the turn ends.
         first_given: The state that the turn began from, before any fallback.
         fell_back: The providers that were down, as "openai:MODEL", in order.
-        overflow: Why the state has no room for a tool's result, if it has none. The turn ends then.
-        tried: What is done at most once in a turn.
+        overflow: Why the state has no room for a tool's result; "" if it has. If set, the turn ends.
+        tried: The acts that the turn has done and does not repeat.
     """
 
     def __init__(self, plan: Plan, *, earlier: Ledger | None = None) -> None:
-        """`earlier`: the books of the provider that was down. Its deadline holds; what it spent counts."""
+        """`earlier`: the books of the provider that was down. Its deadline holds, and its costs count."""
         super().__init__(plan)
         self._earlier = earlier
         self.telling: Telling = Telling() if earlier is None else earlier.telling
@@ -121,27 +123,27 @@ class Ledger(Standing):
         self.oversized = ""
         self.overflow = ""
         self._kept = b""
-        """The newest blob that was handed out; for an error whose own state is too large to be written."""
+        """The newest blob that a checkpoint gave out. An error uses it if its own state is too large."""
         self.tried = Tried()
 
     # -------------------------------------------------------------------------------- the beginning
 
     def begin(self, state: ConversationState, admitted: ConversationState, *, has_grown: bool) -> None:
-        """Take the state as it was given, and the one that this turn's messages have entered.
+        """Begin the turn: note the given state, and the same state with this turn's messages.
 
-        Until this is done the turn has not begun: no blob of it lacks the messages.
+        Before this call the turn has not begun. So every blob of the turn holds its messages.
 
-        Results that an earlier process left in the journal enter this turn's log. If the provider refuses
-        them now, they are nowhere else. `has_grown`: see `Standing.stand_on`.
+        The results that an earlier process left in the journal enter this turn's log. If the provider refuses
+        them now, the log has the only copy. `has_grown`: see `Standing.stand_on`.
         """
         opened = state.open
         if opened is not None:
-            # The numbers go on, so that a call has the number of its reply whichever process runs it.
+            # Continue the numbers of the earlier process: a call keeps the number of its reply.
             self.iteration = self.iterations_before = len(opened.iterations)
             for index, call in enumerate(opened.calls):
                 if call.state == "done":
                     self.record(index, journal.tool_record(call, iteration=self.iteration))
-        if admitted.meta.gauge[5:]:  # most servers cut nothing
+        if admitted.meta.gauge[5:]:  # most servers do not cut the prompt
             self.see_window(server_window(admitted.meta))
         earlier = self._earlier
         self.first_given = state if earlier is None else earlier.first_given or state
@@ -150,7 +152,7 @@ class Ledger(Standing):
         self.stand_on(state, admitted, has_grown=has_grown)
 
     def see_window(self, window: int) -> None:
-        """Take the size at which the server cuts the prompt for that of the context, if it is less."""
+        """Use the size at which the server cuts the prompt as the context window, if that is smaller."""
         self.context_window = min(window, self.plan.context_window or window)
 
     def identify(self, meta: Meta, number: int | None) -> None:
@@ -158,7 +160,7 @@ class Ledger(Standing):
         id = meta.id or self.options.conversation_id or ""
         self.of = {"conversation_id": id, "turn_ref": "" if number is None else turn_ref(id, number)}
 
-    # ---------------------------------------------------------------------------------- what is told
+    # -------------------------------------------------------------------------------------- the report
 
     def warn(self, code: WarningCode, message: str) -> None:
         """Add a warning to the result."""
@@ -169,7 +171,7 @@ class Ledger(Standing):
         self.telling.record(index, record)
 
     def tell_repaired(self, given: ConversationState, now: ConversationState, log: Mapping[str, int]) -> None:
-        """Warn that the closed history was mended, and what was done how often."""
+        """Warn that the closed history was repaired. `log`: the number of repairs of each kind."""
         done = ", ".join(f"{kind}: {count}" for kind, count in log.items())
         self.warn(
             "history_repaired",
@@ -179,7 +181,7 @@ class Ledger(Standing):
             self.tell_unsigned("earlier turns were repaired", now)
 
     def tell_unsigned(self, reason: str, state: ConversationState | None = None) -> None:
-        """Warn that signed blocks of closed turns are gone, and what that means for an open one.
+        """Warn that closed turns have lost their signed blocks, and that the open turn may lose its blocks.
 
         `state`: the conversation, if the turn has not begun.
         """
@@ -195,8 +197,10 @@ class Ledger(Standing):
     # -------------------------------------------------------------------------------- changes, undone
 
     def unsign(self, reason: str) -> ConversationState:
-        """Take signed blocks out of the closed turns; gives the state. The provider is asked to drop those of
-        an open turn."""
+        """Take the signed blocks out of the closed turns, and return the state.
+
+        Those of an open turn stay: the provider is asked to drop them.
+        """
         state = self.state = unsign(
             self.state, self.dialect, at=self.at_ms, retention=self.retention(self.retained_bytes)
         )
@@ -204,7 +208,7 @@ class Ledger(Standing):
         return state
 
     def unsign_open(self, reason: str) -> bool:
-        """Take signed blocks out of the open turn, too. False if there are none."""
+        """Take signed blocks out of the open turn, too. False if it has no signed blocks."""
         unsigned = unsign_open(self.state, self.dialect)
         if unsigned is self.state:
             return False
@@ -214,11 +218,11 @@ class Ledger(Standing):
 
     @property
     def retained_bytes(self) -> int:
-        """How many stored bytes the compactor of this turn keeps in the archive; 0 for none."""
+        """The number of stored bytes that the compactor of this turn keeps in the archive. 0: no archive."""
         return int(getattr(self.options.compactor, "retained_bytes", 0))
 
     def retention(self, retain_bytes: int) -> Retention | None:
-        """What of a change of the closed history stays in the archive; None for nothing."""
+        """The rules by which the archive keeps turns that a change removes; None without an archive."""
         if not retain_bytes:
             return None
         return Retention(
@@ -229,26 +233,26 @@ class Ledger(Standing):
         )
 
     def return_point(self) -> ReturnPoint:
-        """Note where the turn stands and what it would tell now. `go_back` comes back to it."""
+        """Note the turn's position and its report at this instant, for `go_back`."""
         return ReturnPoint(self.stand(), self.telling.told())
 
     def go_back(self, point: ReturnPoint) -> None:
-        """Undo a change of the history. Its cost stays booked, and messages that came in stay."""
+        """Undo a change of the history. Its cost stays booked, and messages that arrived since stay."""
         self.step_back(point.stand)
         self.telling.go_back(point.told)
 
     def reject_results(self) -> None:
-        """The provider refused the last exchange's results: flagged errors take their place."""
+        """Replace the last exchange's results, which the provider refused, by flagged errors."""
         if self.state.open is not None and self.state.open.calls:
             self.state = journal.reject_results(self.state)
 
     # ------------------------------------------------------------------------------------- the account
 
     def entered(self, enter: Callable[..., _T], *args: Any) -> _T:
-        """Make an entry in the books: call `enter` with these arguments, and give what it returns.
+        """Make an entry in the books: call `enter` with these arguments, and return its result.
 
-        An entry changes the state and the account, one after the other. Ctrl-C in between must not lose a
-        reply that is paid for, nor book it twice. So both go back, and the entry is made once more, whole.
+        An entry changes first the state, then the account. Ctrl-C in between must not lose a reply that is
+        paid for, nor book it twice. So both are set back, and the whole entry is made again.
         """
         state, account, warnings = self.state, self.spending.account, len(self.telling.warnings)
 
@@ -271,11 +275,11 @@ class Ledger(Standing):
         """Add a model call to the turn's account, and its cost to the conversation's.
 
         Args:
-            usage: What the call used.
-            asked: The model's name in the request; "" if it is not known, and then its price is not either.
+            usage: The tokens of the call.
+            asked: The model's name in the request; "" if the name, and so the price, is unknown.
             answered: The model's name in the reply.
-            dialect: The dialect of another backend than the turn's own.
-            cost_usd: What the provider says that the call has cost.
+            dialect: The dialect of the backend, if it is not the turn's own.
+            cost_usd: The price of the call in US dollars, if the provider names it.
         """
         charge = replace(self._charge(usage, answered or asked, dialect), cost_usd=cost_usd)
         cost = self.spending.book(charge, asked=asked)
@@ -293,7 +297,7 @@ class Ledger(Standing):
         dialect: Dialect,
         cost_usd: Decimal | None = None,
     ) -> None:
-        """Add what was used beside the conversation, such as for a summary, to the totals; see `book`."""
+        """Add a model call beside the conversation, such as for a summary, to the totals; see `book`."""
         self.entered(self._book_aside, usage, asked, answered, dialect, cost_usd)
 
     def book_charge_aside(self, charge: Charge, *, asked: str) -> None:
@@ -332,13 +336,15 @@ class Ledger(Standing):
         )
 
     def knows_price(self, model: str) -> bool:
-        """True if there is a price for the model, as far as its name tells."""
+        """True if the price table has a price for a model of this name."""
         return self.spending.knows_price(lambda usage: self._charge(usage, model))
 
     @property
     def counter(self) -> TokenCounter | None:
-        """The caller's token counter, whose failures are warnings. It is made anew each time, so that no
-        reference cycle keeps the books alive."""
+        """The caller's token counter, with its failures turned into warnings.
+
+        It is made anew each time, so that no reference cycle keeps the books alive.
+        """
         counter = self.options.token_counter
         return None if counter is None else _Counter(counter, self.telling)
 
@@ -350,11 +356,11 @@ class Ledger(Standing):
         *,
         undo: Callable[[ConversationState], ConversationState] | None = None,
     ) -> Flow[None]:
-        """Have a resumable blob kept, and then told. Nothing goes on if that fails.
+        """Have a resumable blob kept, then tell the listeners. If that fails, the turn ends.
 
         Args:
-            result: The turn's last blob, if it is over; else one is made of this instant.
-            undo: Takes back what the blob announced: it does not happen if the blob was not kept.
+            result: The turn's last blob, if the turn is over. Without it a blob of this instant is made.
+            undo: Removes from the state the act that the blob announced, if the blob could not be kept.
         """
         keep, plan = self.options.on_checkpoint, self.plan
         is_kept = keep is not None or plan.checkpoints
@@ -379,19 +385,19 @@ class Ledger(Standing):
                 yield Checkpoint(blob, keep)
             except Exception as exc:
                 failure = exc
-        # Raised outside of the handler: the error would have the first one as its context, and the text of
-        # that may quote the blob.
+        # Raise outside of the handler. Inside it the new error would get the first one as its context, and
+        # the first error's text may quote the blob.
         if failure is not None:
             raise self._no_checkpoint("on_checkpoint raised", failure, undo)
         if is_told:
             yield Emit(CheckpointReady(blob, **self.of))
 
     def claim(self, announced: ConversationState) -> Flow[None]:
-        """Have a state kept that announces the tools about to start. They must not start if this raises.
+        """Have a state kept that announces the tools about to start. If this raises, they must not start.
 
         Args:
-            announced: The state of this instant with the calls marked as claimed. The turn itself goes on
-                from its own state, so that a call which does not start after all is not told as started.
+            announced: The state of this instant with the calls marked as claimed. The turn itself keeps its
+                own state. So a call that does not start later is not reported as started.
         """
         if not self.plan.claims:
             return
@@ -432,11 +438,11 @@ class Ledger(Standing):
     def error(self, cls: type[_E], text: str, *, drop_input: bool = False, **known: Any) -> _E:
         """A `TurnError` with everything that a caller needs to go on.
 
-        `drop_input`: take out of the state what no model has accepted, and hand it back as `pending_input`.
-        So a message that every provider refuses cannot block the conversation.
+        `drop_input`: take the messages that no model has accepted out of the state, and return them as
+        `pending_input`. So a message that every provider refuses cannot block the conversation.
         """
-        # Each step needs the one before: what was appended is a part of the input, the input leaves before
-        # the failure is noted, and only then is the state written.
+        # The order matters: appended messages are a part of the input, the input leaves before the failure is
+        # noted, and the state is written last.
         if self.has_begun:
             self.admit_appended()
         pending = self.drop_input() if drop_input else ()
@@ -448,8 +454,8 @@ class Ledger(Standing):
                 status = standing_status(self.state, "failed")
                 blob = self.encode(status, limits=self.room.hard)
             except StateTooLargeError:
-                # A larger blob could not be read again. The newest checkpoint has what was done up to then.
-                # Without one the turn is in the error's other fields, and its input is handed back.
+                # A larger blob could not be read again. So hand out the newest checkpoint. Without one, hand
+                # out the given blob and the input; the error's other fields have the rest of the turn.
                 blob, pending = (self._kept, ()) if self._kept else (self.plan.blob, self.plan.messages)
         telling, account = self.telling, self.spending.account
         return cls(
@@ -467,12 +473,12 @@ class Ledger(Standing):
         )
 
     def broken_off(self, exc: Exception) -> TurnError:
-        """The error of a turn that something else than a provider or a tool ended."""
+        """The error of a turn that ended for another reason than a provider or a tool."""
         name = type(exc).__name__
         return self.error(TurnError, f"the turn broke off ({name}); err.state has all of it, for resume")
 
     def refresh(self, error: _E) -> _E:
-        """The error with what has happened since it was made."""
+        """Bring the error's state, tool log, usage, bill and warnings up to date."""
         later = self.error(type(error), "", code=error.code)
         error.state, error.tool_log = later.state, later.tool_log
         error.usage, error.bill, error.warnings = later.usage, later.bill, later.warnings
@@ -480,14 +486,14 @@ class Ledger(Standing):
 
 
 class _Counter(Value, frozen=True):
-    """The caller's token counter. If it raises, or gives a number below 0, that is a warning, and the message
-    is estimated (`meter`)."""
+    """The caller's token counter. If it raises, or returns a number below 0, it warns, and `meter` estimates
+    the message."""
 
     counter: TokenCounter
     telling: Telling
 
     def count(self, message: Message, /) -> int:
-        """What the caller's counter says. Raises what that raises, and ValueError for a number below 0."""
+        """Count with the caller's counter. Its errors pass; a number below 0 raises ValueError."""
         try:
             return checked_count(self.counter, message)
         except Exception as exc:

@@ -1,7 +1,7 @@
 """The limits of a turn, over all the processes that worked on it.
 
 Owns: the decision which limit of a turn is reached, and how many tool calls may still start. Must never know:
-what a turn does at a limit; or the limits of a conversation, which are checked before the first model call.
+the turn's act at a limit; or the limits of a conversation, which are checked before the first model call.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""How full the history is: of the model's context window, and of each limit of its state.
+"""Measures how full the model's context window and each limit of the state are.
 
-Owns: the warning at each mark of `context_marks`, once for each. Must never know: what makes room.
+Owns: the warning at each mark of `context_marks`, once for each. Must never know: how room is made.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["passed_marks"]
 
 _DIGIT_BITS: Final = 4
 _DIGIT: Final = 15
-"""`Meta.warned` has four bits for each thing that a history fills: how many marks were told of."""
+"""`Meta.warned` has four bits for each limit: the number of marks that were warned of."""
 
 _SHRINK: Final = "a compactor would shrink it; without one, old turns are dropped at the limit"
 _FILLED: Final[Mapping[Filled, tuple[str, str]]] = {
@@ -32,10 +32,10 @@ _FILLED: Final[Mapping[Filled, tuple[str, str]]] = {
 
 
 def passed_marks(ledger: Ledger, state: ConversationState) -> list[ContextWarning]:
-    """Warn once for each mark that the history has grown beyond. The state keeps which marks were told of; a
-    history that has shrunk below a mark is told of again.
+    """Warn once for each mark that the history has passed, and return the events.
 
-    Gives the events; the warnings and the state are in the books.
+    The state counts the marks that were warned of. If the history shrinks below a mark, the mark counts as
+    new again. The warnings and the new state are in the books.
     """
     marks, meta = ledger.options.context_marks, state.meta
     told = meta.warned
@@ -63,7 +63,7 @@ def passed_marks(ledger: Ledger, state: ConversationState) -> list[ContextWarnin
 
 
 def _is_far_below(ledger: Ledger, state: ConversationState, mark: float) -> bool:
-    """True if nothing can have reached a mark, by the numbers that cost least to know."""
+    """True if numbers that are cheap to get show that no mark is reached."""
     soft, window = ledger.room.soft, ledger.context_window
     if state.inbox or (window and state.meta.tokens >= mark * window):
         return False
@@ -76,7 +76,7 @@ def _is_far_below(ledger: Ledger, state: ConversationState, mark: float) -> bool
 
 
 def _fillings(ledger: Ledger, state: ConversationState) -> tuple[tuple[Filled, int, int | None], ...]:
-    """Each thing that the history fills: how much it takes, and how much it may."""
+    """For each limit of the history: its name, the size that is used, and the limit."""
     size, soft = stored_size(state, ledger.plan.codec), ledger.room.soft
     return (
         ("tokens", state.meta.tokens, ledger.context_window),

@@ -1,6 +1,6 @@
-"""One model call: what is sent, what becomes of the reply, and what is changed before it is sent again.
+"""One model call: it sends the request, stores the reply, and changes the request before a repetition.
 
-Owns: the way from the state to a reply in its open turn. Must never know: tools, or what comes next.
+Owns: the way from the state to a reply in its open turn. Must never know: tools, or the turn's next step.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from .retry import Failure, failure_of, with_retries
 __all__ = ["ask"]
 
 _TOO_LARGE: Final = 413
-"""The request is too large: because of the history if a cut helps, else because of what is new."""
+"""The request is too large: because of the history if a cut helps, else because of the new messages."""
 
 _BLAMES_HISTORY: Final = ("rejected", "signature")
-"""Kinds of faults that a forged history, or one that its writer has damaged, may cause."""
+"""Kinds of faults that a forged or damaged history may cause."""
 
 
 def ask(
@@ -50,21 +50,22 @@ def ask(
     booked: Callable[[Reply], Reply],
     forbid_tools: bool = False,
 ) -> Flow[Reply]:
-    """Ask the model; the answer is in the open turn when this returns.
+    """Ask the model. When this returns, the answer is in the open turn.
 
     Args:
         ledger: The books of the turn.
-        voice: What goes with the request beside the history.
-        shrink: Called when the history does not fit into the model's context; True if it fits better now.
-        booked: Called as soon as the reply is in the open turn, before anybody can look. What it returns is
-            the answer.
+        voice: The other parts of the request: model, preamble, tools, settings.
+        shrink: Called when the history does not fit into the model's context. Returns True if it is smaller
+            now.
+        booked: Called as soon as the reply is in the open turn, before other code can see the state. Its
+            result is the answer.
         forbid_tools: True: the model may call no tool.
 
     Raises:
         TurnError: There is no reply. The error has everything needed to go on.
     """
     ledger.iteration += 1
-    # The flow itself, and no generator around it: each read of a long stream passes all that are open.
+    # Return the flow without a generator around it: each read of a long stream passes every open generator.
     return with_retries(
         ledger,
         partial(_attempt, ledger, voice, booked, forbid_tools),
@@ -87,29 +88,29 @@ def _attempt(
         read = yield from receive(ledger, call, content_type, book)
         came = yield from read
     except (TurnError, AssertionError):
-        raise  # an assertion is a test's, and says nothing about a provider
+        raise  # an assertion comes from a test, not from a provider
     except ReplyTooLarge as exc:
         raise oversized(ledger, str(exc)) from None
     except Exception as exc:
         raise (yield from _failed(ledger, call, exc)) from exc
     if not came.entries and _is_asked_again(ledger, call, came):
         raise _nothing_said(ledger, call, came)
-    # The reply is paid for, and until the next line is done it is in no state: an exit here loses it. So
-    # nothing stands before that line, not even a look at the clock. Whatever there is to check or to tell
-    # about the reply comes behind it.
+    # The reply is paid for, and no state holds it before the next line is done. An exit before that line
+    # would lose it. So every check and every event of the reply comes after it, and the clock is not read.
     reply = book(came)
     if ledger.oversized:
         raise oversized(ledger, ledger.oversized)
     if call.request.stream and not call.is_stream and came.text:
-        yield Emit(TextDelta(came.text, ledger.iteration, **ledger.of))  # a listener has seen none of it yet
+        # The server answered a streaming request with a body: its listeners have seen no text yet.
+        yield Emit(TextDelta(came.text, ledger.iteration, **ledger.of))
     return reply
 
 
 def _prepared(ledger: Ledger, voice: Voice, forbid_tools: bool) -> Flow[Call]:
-    """The call that is made now. Until it is sent the provider knows nothing, and the state can go back."""
+    """Prepare the call. The provider has not seen it yet, so the state can still go back."""
     if ledger.has_acted or ledger.listening or ledger.options.compactor is not None:
-        # Else this is the turn's first request, and no callback, compactor or tool has run since the turn
-        # read the clock.
+        # Otherwise this is the turn's first request, and no callback, compactor or tool has run since the
+        # turn read the clock.
         yield from ledger.tick()
         ledger.check_deadline()
     ledger.admit_appended()
@@ -127,14 +128,14 @@ def _prepared(ledger: Ledger, voice: Voice, forbid_tools: bool) -> Flow[Call]:
 
 
 def _timed(request: ModelRequest, times: CallTimes, now: float) -> ModelRequest:
-    """The request with its times: that of the whole answer, and that of the headers if it is shorter."""
+    """The request with its timeouts: for the whole answer, and for the headers if that one is shorter."""
     whole = times.left(now, begun=True)
     head = whole if times.first == inf else times.left(now, begun=False)
     return replace(request, timeout=whole, head_timeout=None if head == whole else head)
 
 
 def _settle(ledger: Ledger) -> None:
-    """Cut out what a paused reply left open, if new messages come before its continuation."""
+    """Cut out the open calls of a paused reply, if new messages come before its continuation."""
     settled = steps.settle(ledger.state, ledger.dialect)
     if settled is not ledger.state:
         ledger.state = settled
@@ -144,13 +145,13 @@ def _settle(ledger: Ledger) -> None:
 
 
 def _sent(ledger: Ledger, call: Call) -> Flow[str]:
-    """Send the request, and note that the provider took it; the content type of its answer.
+    """Send the request, note that the provider took it, and return the content type of its answer.
 
-    With the headers the messages leave the inbox for the open turn, before a byte of the reply is read: a
-    turn that breaks off now goes on with the question asked and not with the question to ask, and text that
-    comes meanwhile has an open turn to be noted in.
+    When the headers arrive, the messages move from the inbox into the open turn, before a byte of the reply
+    is read. So a turn that breaks off now knows that its question was asked, and a part of the reply can be
+    noted in the open turn.
     """
-    ledger.has_acted = True
+    ledger.has_acted = True  # before the call: an exit inside it may come after the provider took the request
     head = yield CallModel(call.request)
     ledger.telling.request_id = head.request_id or ""
     if head.request_id:
@@ -168,10 +169,13 @@ def _sent(ledger: Ledger, call: Call) -> Flow[str]:
 
 
 def _failed(ledger: Ledger, call: Call, exc: Exception) -> Flow[Failure]:
-    """What an exception on the way to a reply means. The state goes back if the provider took nothing."""
+    """Turn an exception on the way to a reply into a `Failure`.
+
+    The state goes back if the provider accepted nothing.
+    """
     shown = call.was_shown
     if isinstance(exc, BackendError):
-        yield from ledger.tick()  # a time may have passed, and the clock says which
+        yield from ledger.tick()  # the clock tells which time limit has passed, if one has
         return failure_of(
             exc,
             ledger.dialect,
@@ -184,29 +188,32 @@ def _failed(ledger: Ledger, call: Call, exc: Exception) -> Flow[Failure]:
     if isinstance(exc, ProtocolFault):
         if exc.usage is not None:
             ledger.book_broken(exc.usage, asked=call.model)
-        shown = shown or bool(exc.partial_text)  # it is paid for, and kept in the open turn
+        shown = shown or bool(exc.partial_text)  # the text is paid for, and the open turn keeps it
         if exc.fault.kind != "interrupted" and not shown:
-            # Nothing of a reply came, but a proxy's page, say: so nothing was accepted.
+            # The answer holds no part of a reply, for example a proxy's page: the model accepted nothing.
             ledger.state = steps.not_accepted(ledger.state, call.before)
         return Failure(exc.fault, exc, shown=shown)
-    # A backend that fails in a way of its own. The turn keeps its state all the same.
+    # The backend raised an unknown exception. The turn keeps its state all the same.
     return Failure(Fault(kind="unavailable", code=type(exc).__name__), exc, shown=shown)
 
 
 # ------------------------------------------------------------------------------------ an empty reply
 
 _EMPTY: Final = Fault(kind="protocol", code="empty_reply", retryable=True)
-"""The fault of a reply that is asked for again: this object, since a server's own error may have its code."""
+"""The fault of an empty reply whose request is repeated. It is compared by identity: a server's own error may
+have the same code."""
 
 
 def _is_empty(reply: Reply) -> bool:
-    """True for a reply that ended by itself or at a limit, says nothing, and calls no tool."""
+    """True for a reply that ended by itself or at a limit, without text and without a tool call."""
     return not reply.entries and not reply.calls and reply.stop in ("end", "length")
 
 
 def _is_asked_again(ledger: Ledger, call: Call, reply: Reply) -> bool:
-    """True for an empty reply that cost nothing but its input and that no listener has seen a part of. It is
-    asked for again, once in a turn, if the backend sends anything again."""
+    """True if the request of an empty reply is to be repeated: once in a turn, if the plan allows retries.
+
+    The reply must have no output tokens, and no listener may have seen a part of it.
+    """
     return (
         _is_empty(reply)
         and reply.stop == "end"
@@ -217,7 +224,7 @@ def _is_asked_again(ledger: Ledger, call: Call, reply: Reply) -> bool:
 
 
 def _nothing_said(ledger: Ledger, call: Call, reply: Reply) -> Failure:
-    """The failure of an empty reply that is asked for again. Its input is booked, and the state goes back."""
+    """The failure for an empty reply whose request is repeated. Books its input, and sets the state back."""
     ledger.tried.has_asked_again = True
     ledger.book_broken(reply.usage, asked=call.model)
     ledger.state = steps.not_accepted(ledger.state, call.before)
@@ -232,11 +239,11 @@ def _take_and_book(ledger: Ledger, call: Call, booked: Callable[[Reply], Reply],
 
 
 def _take(ledger: Ledger, call: Call, reply: Reply) -> Reply:
-    """Put a complete reply into the open turn. Calls that may not run are cut out of what is stored.
+    """Put a complete reply into the open turn, without the calls that may not run.
 
-    It may be done twice, from the beginning: see `Ledger.entered`.
+    This may run twice, from the beginning: see `Ledger.entered`.
     """
-    ledger.streamed = None  # before the reply is in the state, or a snapshot would have its text twice
+    ledger.streamed = None  # clear it before the reply enters the state: a snapshot would have its text twice
     ledger.telling.reply_seconds = ledger.now.monotonic - call.began.monotonic
     kept = reply
     if reply.calls and not reply.run_calls:
@@ -262,7 +269,7 @@ def _take(ledger: Ledger, call: Call, reply: Reply) -> Reply:
             asked=model or call.model,
             answered=model or reply.model,
             dialect=ledger.dialect,
-            cost_usd=None if reply.cost_usd is None else Decimal(0),  # it is in what the provider names
+            cost_usd=None if reply.cost_usd is None else Decimal(0),  # `reply.cost_usd` contains it
         )
     ledger.telling.text = reply.text or ledger.telling.text
     with_reply = steps.add_reply(
@@ -272,16 +279,16 @@ def _take(ledger: Ledger, call: Call, reply: Reply) -> Reply:
         asked=call.asked_ms,
         ms=round(ledger.telling.reply_seconds * 1000),
         counter=ledger.counter,
-        calibrates=ledger.options.compactor is not None,  # its trigger is what asks for estimates
+        calibrates=ledger.options.compactor is not None,  # only its trigger asks for estimates
         request_id=ledger.telling.request_id if ledger.options.record_ids else "",
         watches=not (call.edits_context or reply.asides or reply.dropped),
     )
-    if with_reply.meta.gauge[5:]:  # most servers cut nothing
+    if with_reply.meta.gauge[5:]:  # most servers do not cut the prompt
         _tell_window(ledger, server_window(with_reply.meta))
     ledger.oversized = reply_problem(ledger.room, with_reply, kept)
     if ledger.oversized:
-        # The state cannot hold the reply. Its text stays as that of a reply that broke off, as far as there
-        # is room, and what it has cost stays in the books.
+        # The state cannot hold the reply. Keep its text as a partial reply, as far as there is room, and keep
+        # its cost in the books.
         meta = msgspec.structs.replace(
             ledger.state.meta, total=with_reply.meta.total, usage=with_reply.meta.usage
         )
@@ -292,7 +299,7 @@ def _take(ledger: Ledger, call: Call, reply: Reply) -> Reply:
 
 
 def _tell_window(ledger: Ledger, window: int) -> None:
-    """The server cuts the prompt. It is told once; the size at which it cuts is that of the window."""
+    """Warn once that the server cuts the prompt, and use the size of the cut as the context window."""
     if not server_window(ledger.state.meta):
         ledger.warn(
             "context_cut_by_server",
@@ -304,7 +311,7 @@ def _tell_window(ledger: Ledger, window: int) -> None:
 
 
 def _with_fresh_ids(ledger: Ledger, reply: Reply) -> Reply:
-    """Replace call ids that the conversation has already: with one id twice, a result answers two calls."""
+    """Replace call ids that the conversation has already: with a repeated id, a result answers two calls."""
     state = ledger.state
     pieces: list[bytes] = [segment.raw() for segment in state.segments]
     if state.open is not None:
@@ -332,8 +339,8 @@ def _with_fresh_ids(ledger: Ledger, reply: Reply) -> Reply:
 class _Remedies:
     """Changes that may make a provider accept the request that it has just refused.
 
-    Each change has an end: a cut must make the history smaller, and the others run once in a turn or, as
-    narrowing, once in a call.
+    Each change comes to an end: a cut must make the history smaller, narrowing runs once in a call, and the
+    others run once in a turn.
     """
 
     __slots__ = ("_ledger", "_shrink", "_uncut", "_wide")
@@ -342,20 +349,20 @@ class _Remedies:
         self._ledger = ledger
         self._shrink = shrink
         self._uncut: ReturnPoint | None = None
-        """Where the turn stood before the history was cut."""
+        """The turn's position before the history was cut."""
         self._wide: ReturnPoint | None = None
-        """Where the turn stood before the history was narrowed."""
+        """The turn's position before the history was narrowed."""
 
     def apply(self, failure: Failure) -> Flow[bool]:
-        """True if the request is another one now, and may be sent again at once."""
+        """Change the next request. True if it has changed, and may be sent at once."""
         ledger, fault, status = self._ledger, failure.fault, failure.status
         if fault is _EMPTY:
             if ledger.listening:
                 yield Emit(Retried(1, 0.0, fault.kind, None, None, **ledger.of))
             return True
         if self._uncut is not None and (status == _TOO_LARGE or _blames_input(ledger, failure)):
-            # The history was cut, and the request is refused again: the history is not too large. So undo the
-            # cut before anything else is tried: the turn ends here, or it goes on with its whole history.
+            # The request is refused again after a cut: the history is not too large. So undo the cut first:
+            # the turn ends here, or it goes on with its whole history.
             ledger.go_back(self._uncut)
         if fault.kind == "context" or status == _TOO_LARGE:
             uncut = ledger.return_point()
@@ -373,15 +380,15 @@ class _Remedies:
         if self._wide is None:
             return fault.kind in _BLAMES_HISTORY and status in REFUSES_FORMS and self._narrow()
         if fault.kind == "rejected":
-            # The history was narrowed, and the request is refused again: what was taken out is not to blame.
+            # The request is refused again after narrowing: the removed entries were not the cause.
             ledger.go_back(self._wide)
         return False
 
     def _narrow(self) -> bool:
-        """The provider refuses a history that the rules of its API allow, which are those of all its servers:
-        change it to what the strictest one takes. False if that changes nothing.
+        """Change the history to the form that the strictest server accepts. False if that changes nothing.
 
-        It comes last, because another server may need what is left out then.
+        The provider has refused a history that the common rules of its API allow. This remedy comes last,
+        because another server may need the entries that it leaves out.
         """
         ledger = self._ledger
         given, wide = ledger.state, ledger.return_point()
@@ -395,15 +402,18 @@ class _Remedies:
 
 
 def _blames_input(ledger: Ledger, failure: Failure) -> bool:
-    """True if the context is too small for what is new rather than for the history: that is the larger."""
+    """True if the context is too small because of the new messages: they are larger than the history."""
     state = ledger.state
     waiting = sum(len(item.entry) for item in state.inbox)
     return failure.fault.kind == "context" and waiting > state.history_bytes()
 
 
 def _leave_waiting(ledger: Ledger) -> bool:
-    """Go on without what others had put into a shared conversation, once in a turn. False if that changes
-    nothing. If the request is refused all the same, those messages are not to blame, and stay too."""
+    """Go on without the messages of others in a shared conversation, once in a turn.
+
+    False if that changes nothing. If the provider refuses the request again, those messages are not the
+    cause, and stay in the conversation too.
+    """
     if not ledger.leave_waiting():
         return False
     ledger.warn(
@@ -415,8 +425,11 @@ def _leave_waiting(ledger: Ledger) -> bool:
 
 
 def _unsign(ledger: Ledger) -> bool:
-    """The provider refuses signed blocks: take them out, first those of the closed turns, then those of the
-    open one, which it may not be able to drop. False if there are none."""
+    """Take out signed blocks that the provider refuses. False if the history has no signed blocks.
+
+    The first time they leave the closed turns. The second time they leave the open turn, because the provider
+    may be unable to drop them itself.
+    """
     reason = "the provider refused the history's signed thinking"
     if not ledger.state.meta.signed:
         return False
@@ -425,13 +438,12 @@ def _unsign(ledger: Ledger) -> bool:
         ledger.unsign(reason)
     elif not ledger.unsign_open(reason):
         return False
-    ledger.set_base(ledger.state)  # whatever comes next, the refused blocks do not come back
+    ledger.set_base(ledger.state)  # so that dropping the input does not restore the refused blocks
     return True
 
 
 def _repair(ledger: Ledger) -> bool:
-    """The provider refuses the request: repair the closed history if that is the reason, once in a turn.
-    False if it is not."""
+    """Repair the closed history after a refusal, once in a turn. False if it needs no repair."""
     if ledger.tried.has_repaired:
         return False
     ledger.tried.has_repaired = True
@@ -443,6 +455,6 @@ def _repair(ledger: Ledger) -> bool:
         return False
     if not log:
         return False
-    ledger.set_base(state)  # whatever comes next, what was refused does not come back
+    ledger.set_base(state)  # so that dropping the input does not restore the refused entries
     ledger.tell_repaired(given, state, log)
     return True

@@ -1,4 +1,4 @@
-"""The errors of a turn that gets no reply: which class, in which words, with which advice.
+"""The errors of a turn that gets no reply: their class, their text, and their advice.
 
 Owns: the way from a `Failure` to a `TurnError`. Must never know: whether a request is sent again.
 """
@@ -26,14 +26,14 @@ from .retry import Failure
 __all__ = ["REFUSES_FORMS", "blames_content", "oversized", "turn_error"]
 
 REFUSES_FORMS: Final = frozenset({400, 413, 422, None})
-"""Statuses by which servers refuse the form of a request, so that another form may help. None: the provider
-said so inside an answer with status 200."""
+"""Statuses by which servers refuse the form of a request, so that another form may help. None: the answer has
+status 200, and the error is inside it."""
 
 _NO_CREDIT: Final = frozenset({"402", "base_resp_1008", "billing_error", "insufficient_balance"})
 """Codes inside an answer with status 200 for an account without credit."""
 
 _NO_SUCH_PLACE: Final = 404
-"""The address or the model is wrong, and not what the request says."""
+"""The status for a wrong address or model. The content of the request is not the cause."""
 
 _ERRORS: Final[dict[str, tuple[type[TurnError], str, str]]] = {
     "unavailable": (
@@ -84,20 +84,20 @@ _ERRORS: Final[dict[str, tuple[type[TurnError], str, str]]] = {
         "client, then resume(err.state)",
     ),
 }
-"""For each kind of fault: the class, what was found, what to do."""
+"""For each kind of fault: the class of the error, the text of the problem, and the advice."""
 
 _WAITED: Final[Mapping[str, str]] = {
     "call_timeout": "the model's reply did not end within",
     "first_delta_timeout": "the model's reply did not begin within",
 }
-"""What did not happen in the time that an option gives."""
+"""For each time option: the text of the problem when its time has passed."""
 
 
 def turn_error(ledger: Ledger, failure: Failure) -> TurnError:
     """The error of a turn that gets no reply, with its cause set.
 
-    The chain of causes may be printed. So it has no body of the server and no exception of an SDK, whose text
-    may quote one: those are at `sdk_error` only.
+    Programs print the chain of causes. So the chain has no body of the server, and no exception of an SDK,
+    because its text may quote a body. Only `sdk_error` has them.
     """
     error = _error_of(ledger, failure)
     cause = failure.cause
@@ -112,10 +112,10 @@ def turn_error(ledger: Ledger, failure: Failure) -> TurnError:
 
 
 def blames_content(failure: Failure) -> bool:
-    """True if the provider refuses what the request says. The same request would be refused again.
+    """True if the provider refuses the content of the request, and would refuse the same request again.
 
-    What no model has accepted yet leaves the state then. A status of 4xx that is about the key, money, a rate
-    or a conflict has another kind of fault. 3xx are redirects to another origin.
+    The messages that no model has accepted then leave the state. A 4xx status about the key, money, a rate or
+    a conflict has another kind of fault. 3xx are redirects to another origin.
     """
     kind, status = failure.fault.kind, failure.status
     refuses = status is None or (400 <= status < 500 and status != _NO_SUCH_PLACE)
@@ -150,7 +150,7 @@ def _error_of(ledger: Ledger, failure: Failure) -> TurnError:
 
 
 def _words(ledger: Ledger, failure: Failure) -> tuple[str, str]:
-    """What was found, and what to do. The cases here are narrower than a kind of fault."""
+    """The text of the problem, and the advice. The cases here are narrower than a kind of fault."""
     if failure.passed in _WAITED:
         option, seconds = failure.passed, getattr(ledger.options, failure.passed)
         return (
@@ -214,11 +214,11 @@ def _words(ledger: Ledger, failure: Failure) -> tuple[str, str]:
 
 
 def oversized(ledger: Ledger, problem: str) -> StateSizeError:
-    """The error of a turn whose reply is larger than what its state can hold.
+    """The error of a turn with a reply that its state cannot hold.
 
     Args:
         ledger: The books of the turn.
-        problem: What is too large, and by how much.
+        problem: The part that is too large, and its size.
     """
     return ledger.error(
         StateSizeError,

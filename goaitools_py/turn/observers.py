@@ -1,6 +1,7 @@
-"""Calling observers. If one raises, that is logged, and the turn goes on.
+"""Calls observers. If an observer raises, its exception is logged, and the turn goes on.
 
-Owns: the call of `on_event`, once per colour, and the log line. Must never know: which events there are.
+Owns: the call of `on_event`, for plain and for async code, and the log line. Must never know: which events
+there are.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ if TYPE_CHECKING:
 __all__ = ["notify", "notify_async", "notify_soon"]
 
 _running: set[Any] = set()
-"""Tasks of `notify_soon`: a loop holds its tasks weakly."""
+"""Tasks of `notify_soon`. They are kept here, because an event loop holds its tasks weakly."""
 
 
 def _log(exc: Exception, event: Event) -> None:
-    """What an observer raises is logged, by class only."""
-    import logging  # not at the top: it is a tenth of what importing this package takes
+    """Log the class of an observer's exception. Its text may hold content, so it is left out."""
+    import logging  # not at the top: it takes a tenth of the package's import time
 
     error, told = type(exc).__name__, type(event).__name__
     facts = {"event": "observer.failed", "error": error, "told": told, "turn_ref": event.turn_ref}
@@ -35,14 +36,14 @@ def notify(on_event: Callable[[Any], object] | None, event: Event) -> None:
         answer = on_event(event)
         if inspect.isawaitable(answer):
             if inspect.iscoroutine(answer):
-                answer.close()  # or Python warns that it was never awaited
+                answer.close()  # otherwise Python warns that it was never awaited
             raise TypeError("on_event returned an awaitable, and a Chat runs no event loop: use AsyncChat")
     except Exception as exc:
         _log(exc, event)
 
 
 async def notify_async(on_event: Callable[[Any], object] | None, event: Event) -> None:
-    """Tell an observer, and await what it returns if it can be."""
+    """Tell an observer, and await its result if that is an awaitable."""
     if on_event is None:
         return
     try:
@@ -54,8 +55,10 @@ async def notify_async(on_event: Callable[[Any], object] | None, event: Event) -
 
 
 def notify_soon(on_event: Callable[[Any], object] | None, event: Event) -> None:
-    """Tell an observer from a plain method of an async object: what can be awaited becomes a task of the
-    running loop. Without a loop that is logged, and the observer is not run."""
+    """Tell an observer from a plain method of an async object.
+
+    An async observer runs in a task of the running loop. Without a loop it does not run, and that is logged.
+    """
     if on_event is None:
         return
     if not any(map(inspect.iscoroutinefunction, (on_event, type(on_event).__call__))):

@@ -1,6 +1,6 @@
-"""What a turn is given beside the state: the caller's options as the facade resolved them.
+"""The input of a turn: the blob, the messages, and the caller's options as the facade resolved them.
 
-Owns: the frozen value `Plan`. Must never know: what the turn does with it.
+Owns: the frozen value `Plan`. Must never know: the use that the turn makes of it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 __all__ = ["Plan", "Watch", "WatchesTurns"]
 
 Watch: TypeAlias = Callable[[Flow[Any]], Flow[Any]]
-"""Wraps a flow: everything passes unchanged, and is looked at."""
+"""Wraps a flow to observe it. Every effect and answer passes unchanged."""
 
 
 class WatchesTurns(Protocol):
-    """What `Chat(telemetry=…)` takes: `goaitools_py.telemetry.Telemetry`, or an object of your own."""
+    """The type of `Chat(telemetry=…)`: `goaitools_py.telemetry.Telemetry`, or an object of your own."""
 
     def watch(
         self,
@@ -42,12 +42,12 @@ class WatchesTurns(Protocol):
         messages: tuple[Any, ...] = (),
         is_turn: bool = True,
     ) -> Watch:
-        """What traces one flow."""
+        """Make the function that traces one flow."""
         ...
 
 
 class _Lost(Protocol):
-    """A loss: its kind, and how often."""
+    """A loss: its kind and its count."""
 
     @property
     def kind(self) -> str: ...
@@ -70,40 +70,41 @@ class Plan(Value, frozen=True, kw_only=True):
     """Everything that a turn needs beside the state.
 
     Attributes:
-        dialect: The provider API's words.
+        dialect: The translator for the provider API.
         options: The options of this call over the chat's defaults.
-        codec: How blobs are protected.
+        codec: Protects blobs.
         new_id: Makes a random id: for a new conversation, and for a worker that claims tool calls.
         blob: The given state; b"" starts a conversation.
         waited: Seconds of the turn's `timeout` that passed before it began: in the wait for a lease, in
             loads, and in beginnings that another worker overtook.
-        damage: Why the given state cannot be used, if its loader has found that; None if it has not.
+        damage: The error that the loader has found in the given state; None without an error.
         model: The model of the backend, unless the settings name another.
-        max_retries: How often a model call is sent again after a passing fault.
-        handed: Names of settings among the options that were written for another model than the one that is
-            asked. What this model would refuse of them is translated or left out.
-        context_window: Tokens that the backend was told its model takes; None if it was told nothing.
+        max_retries: The number of times that a model call is sent again after a passing fault.
+        handed: Names of the settings that were written for another model. Settings that this model would
+            refuse are translated or left out.
+        context_window: The model's context window in tokens, as the backend was configured; None if it was
+            not.
         stream: True if replies are streamed.
         listening: True if there are observers of events, or the flow is watched.
-        watch: Wraps the turn's flow, to log or trace what passes; None for nothing.
-        resume: True if the turn finishes what is in the state, and a state without anything unfinished is an
-            error.
+        watch: Wraps the turn's flow, to log or trace it; None for no wrapper.
+        resume: True if the turn finishes the unfinished work of the state. A state without unfinished work is
+            then an error.
         answers: Answers to waiting calls, by call id.
         preamble: The leading system messages; they are never stored.
         messages: The new messages.
         tools: The tools that the model may call.
         output: The type of the answer; None for text.
-        usual_compactor: Set by a compaction with another compactor than the chat's: the chat's own. If it has
-            the provider edit the context, that stays a part of every request.
+        usual_compactor: The chat's own compactor, if a compaction uses another one. The context edits that it
+            asks of the provider stay a part of every request.
         is_shared: True if other workers may go on with this conversation. A call that must not run twice is
             then claimed before it starts.
-        claims: True if such a claim is kept by an effect of its own, `Checkpoint` with `is_claim`. False
-            where each start of a tool is kept as a checkpoint anyway.
+        claims: True if the claim is kept by a separate effect, `Checkpoint` with `is_claim`. False if each
+            start of a tool is kept as a checkpoint anyway.
         dialect_of: Gives the dialect of another built-in provider API by its name; None for an unknown name.
         one_step: True if the turn stops after one model call, or one round of tools.
-        translate: Converts a state from the first dialect's provider API to the second's, and names what did
-            not go along.
-        fallbacks: Backends that the turn goes on with if its own provider is down, in order.
+        translate: Converts a state from the first dialect's provider API to the second's, and lists the
+            losses.
+        fallbacks: The backends that take over if the turn's own provider is down, in order.
         outages: The providers of the chat that could not be reached lately.
         checkpoints: True if the runner of the flow keeps each checkpoint, besides `on_checkpoint`.
     """

@@ -1,10 +1,10 @@
-"""The tool ``recall``: the model searches the turns that cuts took out of its sight.
+"""The tool ``recall``: the model searches the turns that cuts removed from the history.
 
-Owns: what the model is told of the tool, and how a call gets at the archive of the running turn. Must never
-know: how texts are ranked, or which place keeps a part of the archive.
+Owns: the description of the tool for the model, and a call's access to the archive of the running turn. Must
+never know: how texts are ranked, or which place keeps a part of the archive.
 
-The tool is offered from the first turn on, although there is nothing to search yet: tools stand at the very
-beginning of a request, so a tool that came later would cost the provider's whole cache.
+The tool is offered from the first turn on, although the archive is still empty. Tools stand at the beginning
+of a request, so adding a tool later would make the provider's whole cache useless.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _MOST_QUERY: Final = 2_000
 
 
 class _RecallTool(Tool[..., Any]):
-    """The tool as it is offered; `ready_to_run` gives it the archive. `max_tokens`: the size of an answer."""
+    """The tool before a call; `ready_to_run` gives it the archive. `max_tokens`: the size of an answer."""
 
     max_tokens: int = 0
 
@@ -131,5 +131,5 @@ def ready_to_run(ledger: Ledger, tool: Tool[..., Any]) -> Flow[Tool[..., Any]]:
 
 
 def _lacking(parts: int) -> str:
-    """What to add if parts of the archive are out of reach: the store that keeps them is not at hand."""
+    """The note for an answer if some parts of the archive could not be loaded from a store."""
     return "\n\nOther earlier turns are kept elsewhere and cannot be searched here." if parts > 0 else ""

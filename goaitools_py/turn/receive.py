@@ -1,17 +1,16 @@
-"""From an open response to a reply: read as a stream or as a body, whole or broken off.
+"""Reads a reply from an open response: a stream or a body, complete or broken off.
 
-Owns: in which order a reply is decoded, told to a listener, and noted if it breaks off. Must never know: what
-a failure means, whether the request is sent again, or what stands in the books.
+Owns: the order in which a reply is decoded, told to a listener, and noted if it breaks off. Must never know:
+the meaning of a failure, whether the request is sent again, or the contents of the books.
 
 Three rules hold wherever a reply is read:
 
-- Text that was told, or that stands in a body beside an error, is noted in the open turn *before* the error
-  goes on. Whoever handles the error makes a
-  blob of the state, and a text that is noted later is not in it.
-- A reply that is whole is paid for. An ordinary exception behind its last byte, such as a lost connection,
+- Text that a listener has seen, or that a body has beside an error, is noted in the open turn *before* the
+  error goes on. The handler of the error writes the state into a blob, and later notes are not in it.
+- A complete reply is paid for. An ordinary exception after its last byte, such as a lost connection,
   changes nothing: the reply is returned.
-- An exit behind its last byte, such as Ctrl-C or a cancellation, ends the turn, but not before the reply is
-  in the books: the next process would pay for it again.
+- An exit after its last byte, such as Ctrl-C or a cancellation, ends the turn. But first the reply enters the
+  books, or the next process would pay for it again.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from .ledger import Ledger
 __all__ = ["Call", "receive"]
 
 STREAM_OVERHEAD: Final = 16
-"""How many times larger than a body a stream may be: each of its events says little more than one word. The
+"""A stream may be this many times larger than a body, because each of its events holds about one word. The
 text in a stream may be as large as a body."""
 
 
@@ -50,14 +49,14 @@ class Call:
 
     Attributes:
         before: The state before the provider took the request.
-        others: What of its inbox the request does not carry; None for nothing.
-        began: When it began.
-        asked_ms: The same, in milliseconds after the conversation began.
-        request: What is sent.
-        times: When the call has to be over.
+        others: The messages of the inbox that the request leaves out; None if it carries all of them.
+        began: The instant at which the call began.
+        asked_ms: The same instant, in milliseconds after the conversation began.
+        request: The request.
+        times: The time limits of the call.
         model: The model's name in the request.
         is_stream: True once the answer turned out to be an event stream.
-        has_begun: True once anything of the reply has come. Headers and pings are nothing of it.
+        has_begun: True once a part of the reply has come. Headers and pings are no part of it.
         was_shown: True once a listener has seen a part of the reply.
         edits_context: True if the provider was asked to edit the context.
     """
@@ -103,21 +102,21 @@ class Call:
 def receive(
     ledger: Ledger, call: Call, content_type: str, book: Callable[[Reply], object]
 ) -> Flow[Flow[Reply]]:
-    """Find out what the open response is; the flow that reads the reply in it.
+    """Find out the form of the open response, and return the flow that reads the reply in it.
 
-    That flow is handed back and not run here, so that a long stream passes one generator less at each read.
-    Its reply is not in the books yet.
+    The flow is returned and not run here, so that each read of a long stream passes one generator less.
+    The flow does not enter the reply into the books.
 
     Args:
         ledger: The books of the turn.
         call: The call; its response is open.
-        content_type: What the response says that it is.
-        book: Enters a whole reply into the books. It is called here only if an exit ends the turn.
+        content_type: The response's `Content-Type` header.
+        book: Enters a complete reply into the books. The flow calls it only if an exit ends the turn.
 
     Raises (both flows):
         BackendError: The connection broke, or the time is up.
-        ProtocolFault: The answer is no reply.
-        ReplyTooLarge: It is larger than what may be read.
+        ProtocolFault: The answer is not a reply.
+        ReplyTooLarge: The answer is larger than the limit.
     """
     opening: bytes | None = None
     if call.request.stream:
@@ -130,7 +129,7 @@ def receive(
         if is_stream:
             call.is_stream = True
             return _stream(ledger, call, decoder, opening, book)
-    call.has_begun = True  # a body has no first delta that could be late
+    call.has_begun = True  # a body has no first delta, so the limit for it does not apply
     return _body(ledger, call, opening or b"", book)
 
 
@@ -148,13 +147,13 @@ def _stream(
     opening: bytes | None,
     book: Callable[[Reply], object],
 ) -> Flow[Reply]:
-    """Read a stream to its end, and tell each delta as it comes; the reply in it.
+    """Read a stream to its end, tell each delta as it comes, and return the reply.
 
-    `opening`: what of it was read already, None if nothing was.
+    `opening`: the bytes of the stream that were read already; None if nothing was read.
 
-    The loop runs once for each read, a thousand times for a long reply. So it is in no generator of its own,
-    and the flow is resumed once for each read and not twice: an event goes out together with what is wanted
-    after it (`Emit.then`).
+    The loop runs once for each read, a thousand times for a long reply. So it has no generator of its own,
+    and each read resumes the flow once, not twice: an event goes out together with the next effect
+    (`Emit.then`).
     """
     ledger.streamed = lambda: decoder.partial_text
     most_text = _most_bytes(ledger)
@@ -178,7 +177,7 @@ def _stream(
             size += len(chunk)
             if size > most_bytes or said > most_text:
                 raise ReplyTooLarge(most_text if said > most_text else most_bytes)
-            found = decoder.feed(chunk)  # a generator does its work only while it is read, so at once
+            found = decoder.feed(chunk)  # may be a generator: exhaust it now, or it decodes nothing
             deltas = found if isinstance(found, (list, tuple)) else tuple(found)
             if not call.has_begun and (deltas or getattr(decoder, "has_begun", False)):
                 call.has_begun = True
@@ -197,7 +196,7 @@ def _stream(
             if is_late and not _is_whole(decoder):
                 raise out_of_time()
             if is_over:
-                break  # only pings may follow the last event, and there is no need to wait for them
+                break  # only pings may follow the last event: do not wait for them
         yield from ledger.tick()
         return decoder.finish()
     except BaseException as exc:
@@ -208,7 +207,7 @@ def _stream(
 
 
 def _last_deltas(decoder: StreamDecoder) -> Sequence[Delta]:
-    """What the end of a stream completes, if the decoder knows of such."""
+    """The deltas that the end of a stream completes, if the decoder has the method `end`."""
     end: Callable[[], Sequence[Delta]] | None = getattr(decoder, "end", None)
     return () if end is None else tuple(end())
 
@@ -216,10 +215,10 @@ def _last_deltas(decoder: StreamDecoder) -> Sequence[Delta]:
 def _despite(
     ledger: Ledger, call: Call, decoder: StreamDecoder, exc: BaseException, book: Callable[[Reply], object]
 ) -> Reply | None:
-    """The reply that is there despite an exception; None if there is none, or if the turn is given up.
+    """The complete reply that came before an exception; None if it is incomplete, or if the turn is given up.
 
-    Before the exception goes on, what came is kept: a part of a reply in the open turn, a whole one in the
-    books.
+    Before the exception goes on, the received text is kept: a partial reply in the open turn, a complete one
+    in the books.
     """
     if isinstance(exc, ProtocolFault):
         if (reply := _ended(decoder)) is not None:
@@ -236,8 +235,10 @@ def _despite(
 
 
 def _ended(decoder: StreamDecoder) -> Reply | None:
-    """The reply of a stream in which an error came after its last word; None if there is none, or nothing is
-    said in it. It is whole and paid for: the error changes nothing."""
+    """The reply of a stream that sent an error after its last word; None if it is incomplete or empty.
+
+    The reply is complete and paid for, so the error changes nothing.
+    """
     try:
         reply = decoder.finish()
     except ProtocolFault:
@@ -256,8 +257,11 @@ def _is_whole(decoder: StreamDecoder) -> bool:
 def _note_partial(
     ledger: Ledger, decoder: StreamDecoder, model: str, *, books: bool = True, text: str = ""
 ) -> None:
-    """Keep what came of a stream that broke off: its text in the open turn, flagged, and if `books` its cost,
-    as far as the provider had said. `text`: that of the last event, if it did not come in pieces."""
+    """Keep the text of a stream that broke off in the open turn, flagged as partial.
+
+    If `books`, book the tokens that the provider has named so far. `text`: the text of the last event, if it
+    did not come in deltas.
+    """
     _note_text(ledger, decoder.partial_text or text)
     usage: Usage | None = getattr(decoder, "usage_so_far", None)
     if books and usage is not None:
@@ -274,7 +278,7 @@ def _note_text(ledger: Ledger, text: str) -> None:
 
 
 def _body(ledger: Ledger, call: Call, opening: bytes, book: Callable[[Reply], object]) -> Flow[Reply]:
-    """The reply in a body that is no stream. `opening`: what of it was read already."""
+    """Read the reply in a body. `opening`: the bytes of it that were read already."""
     chunks: list[bytes] = [opening] if opening else []
     try:
         yield from read_chunks(ledger, call.times, chunks, max_bytes=_most_bytes(ledger) - len(opening))
@@ -297,7 +301,7 @@ def _body(ledger: Ledger, call: Call, opening: bytes, book: Callable[[Reply], ob
             return reply
         book(reply)
         raise
-    # A server may send a whole body and then not end it. What came is looked at before the time counts.
+    # A server may send a complete body and then not end it. So try to read the body before the time counts.
     try:
         return _whole_reply(ledger.dialect, b"".join(chunks))
     except ProtocolFault:

@@ -1,18 +1,18 @@
 """A turn that another provider finishes if its own is down.
 
-Owns: when the next provider is asked, and what of the turn goes with it. Must never know: a connection, a
-provider's JSON, or how a state is converted.
+Owns: the decision to ask the next provider, and the parts of the turn that go to it. Must never know: a
+connection, a provider's JSON, or how a state is converted.
 
 ::
 
     own provider ── down ──► err.state ── converted if need be ──► resume with the next provider ── …
 
-A turn that fails leaves a state that has all of it: the messages, the replies, the finished tools. The next
-provider resumes that state, as another process would. So a tool that has run does not run again. The books
-go along: usage, cost, limits, the deadline, the tool log, warnings.
+A turn that fails leaves a complete state: the messages, the replies, the finished tools. The next provider
+resumes that state, as another process would. So a tool that has run does not run again. The books continue:
+usage, cost, limits, the deadline, the tool log, warnings.
 
-A provider that could not be reached rests: the turns of the next seconds begin with the one behind it, and
-ask it last.
+A provider that could not be reached rests: the turns of the next seconds begin with the next provider, and
+ask the resting one last.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _UNREACHABLE: Final = ProviderUnavailableError
 
 
 def engine_of(plan: Plan) -> TurnEngine | RelayTurn:
-    """What runs the turn of a plan."""
+    """Make the object that runs the turn of a plan."""
     return RelayTurn(plan) if plan.fallbacks else TurnEngine(plan)
 
 
@@ -85,12 +85,13 @@ class RelayTurn:
             else:
                 outages.clear(place.number)
                 return result
-            # Outside of the handlers: an error of the next provider would have this one as its context.
-            if failed is None:  # the state or the message is refused already where the turn begins
+            # Go on outside of the handlers: inside them an error of the next provider would get this one as
+            # its context.
+            if failed is None:  # a fallback that was asked first refused the state or the message
                 flow = self._begin_at_home()
                 place, left = _places(plan)[0], _places(plan)[1:]
                 continue
-            if problem:  # the next provider could not take the turn up; the state of the one before is whole
+            if problem:  # the next provider could not begin: raise the error with the complete state
                 failed.add_note(f"the next of the fallbacks could not go on ({problem})")
                 raise failed from failed.__cause__
             if _is_unreachable(failed):
@@ -111,7 +112,7 @@ class RelayTurn:
             flow = _through(engine.run(), place.backend, has_begun=True)
 
     def _begin(self, place: _Place) -> Flow[ChatResult]:
-        """The turn's flow at this provider. Those before it in the list rest, and the turn says so."""
+        """The turn's flow at this provider. At a fallback the turn warns that the earlier providers rest."""
         if place.number == 0:
             return self._engine.run()
         self._engine = engine = TurnEngine(_plan_at(self._plan, place))
@@ -125,7 +126,7 @@ class RelayTurn:
         self._engine = TurnEngine(self._plan)
         return self._engine.run()
 
-    # The rest is the engine's that runs now.
+    # The other methods pass on to the engine that runs now.
 
     def meta_of(self, blob: bytes) -> Meta | None:
         """As `TurnEngine.meta_of`."""
@@ -170,8 +171,11 @@ class RelayTurn:
 
 
 class _Place(NamedTuple):
-    """A provider that a turn may ask. `number`: its place in the list, 0 for the chat's own, which has no
-    `backend`: the turn's edge has it."""
+    """A provider that a turn may ask.
+
+    `number`: its place in the list; 0 is the chat's own. Only fallbacks have a `backend` here: the turn's
+    edge has the chat's own backend.
+    """
 
     number: int
     backend: Any
@@ -191,23 +195,25 @@ def _places(plan: Plan) -> list[_Place]:
 
 
 def _rested_first(places: Sequence[_Place], outages: Outages, now: float) -> list[_Place]:
-    """The providers in order, those that rest last. A rest ends for the first place that is not taken."""
+    """The providers in order, but resting providers last.
+
+    `Outages.rests` starts an expired rest again, so ask it only until the first provider is found.
+    """
     found: list[_Place] = []
     resting: list[_Place] = []
     for place in places:
-        # Only a provider that this turn will ask first may be told that its rest is over.
+        # A turn may end the rest of the provider that it asks first, and of no other.
         (found if found or not outages.rests(place.number, now) else resting).append(place)
     return [*found, *resting]
 
 
 def _is_down(error: TurnError) -> bool:
-    """True if another provider may do what this one does not: the same request may succeed at another time,
-    and the state has all of the turn."""
+    """True if another provider may take over: the error is temporary, and the state has the whole turn."""
     return isinstance(error, _DOWN) and error.retryable and bool(error.state) and not error.pending_input
 
 
 def _is_unreachable(error: TurnError) -> bool:
-    """True if no HTTP answer came at all: to ask it again soon would cost the whole wait."""
+    """True if no HTTP answer came: to ask the provider again soon would cost the whole wait again."""
     return isinstance(error, _UNREACHABLE) and error.status_code is None
 
 
@@ -251,8 +257,11 @@ _OWN: Final = frozenset({"extra_body", "extra_headers", "context_management", "p
 def _through(
     flow: Flow[ChatResult], backend: Any, *, has_begun: bool = False, told: tuple[str, str] | None = None
 ) -> Flow[ChatResult]:
-    """The flow, with its model calls sent to this backend. `has_begun`: the turn has been told to have
-    started. `told`: the provider that rests and the one that is asked, told once the turn has started."""
+    """The flow, with its model calls sent to this backend.
+
+    `has_begun`: True: the event `TurnStarted` was emitted already, so drop it. `told`: the names of the
+    resting provider and of this one, for an event after `TurnStarted`.
+    """
     answer: Any = None
     failure: BaseException | None = None
     while True:

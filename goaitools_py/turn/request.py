@@ -1,4 +1,4 @@
-"""What a request of a turn says: the history, and beside it model, preamble, tools and settings.
+"""The parts of a turn's request: the history, the model, the preamble, the tools and the settings.
 
 Owns: `Voice`, how it follows from a turn's plan, and the parts of the next request. Must never know: when a
 request is sent.
@@ -43,17 +43,17 @@ Tools = Mapping[str, Tool[..., Any]]
 
 
 class Voice(Value, frozen=True, kw_only=True):
-    """What goes with every request of a turn, beside the history.
+    """The parts of every request of a turn, except the history.
 
     Attributes:
         model: The model's name.
         preamble: The leading system messages, as this provider API writes them.
-        tools: The tools, likewise, with their digest.
+        tools: The tools, as this provider API writes them, with their digest.
         settings: Settings by their neutral names.
         output: The provider's format for the answer; b"" for text, also if a type is asked for in words.
-        notes: What was changed in settings that were not written for this model.
-        has_compactors_edits: True if `context_management` among the settings comes from the compactor, and is
-            no setting of the turn's own.
+        notes: The changes of settings that were written for another model.
+        has_compactors_edits: True if the setting `context_management` comes from the compactor, not from the
+            turn.
     """
 
     _unshown = frozenset({"preamble", "tools", "settings", "output"})
@@ -68,14 +68,14 @@ class Voice(Value, frozen=True, kw_only=True):
 
     @property
     def recorded(self) -> Mapping[str, Any]:
-        """The settings that the turn's record keeps: those of the turn, without what the compactor added."""
+        """The settings that the turn's record keeps: without the edits that the compactor added."""
         if not self.has_compactors_edits:
             return self.settings
         return {name: value for name, value in self.settings.items() if name != "context_management"}
 
     @property
     def marks(self) -> dict[str, str]:
-        """What a state remembers of the voice of its last request: the model, and digests of the rest."""
+        """The marks that a state keeps of its last request: the model, and digests of the other parts."""
         return {
             "model": self.model,
             "preamble": digest8(self.preamble) if self.preamble else "",
@@ -84,8 +84,10 @@ class Voice(Value, frozen=True, kw_only=True):
         }
 
     def is_that_of(self, meta: Meta) -> bool:
-        """True if the last request of this conversation had the same model, preamble and tools. Thinking is
-        signed over these, and not over the format of the answer."""
+        """True if the last request of this conversation had the same model, preamble and tools.
+
+        The signature of thinking covers these parts. It does not cover the format of the answer.
+        """
         return all(getattr(meta, name) == mark for name, mark in self.marks.items() if name != "output")
 
     def after_first(self) -> Voice:
@@ -96,10 +98,10 @@ class Voice(Value, frozen=True, kw_only=True):
 
 
 def voice_of(plan: Plan, meta: Meta) -> tuple[Voice, Tools]:
-    """Settings, preamble and tools as the provider API writes them, and by name the tools that can run.
+    """The voice for a plan, and by name the tools that can run.
 
     Raises:
-        ValueError: No model was named, or `tool_choice` names a tool that is not there.
+        ValueError: No model was named, or `tool_choice` names an unknown tool.
     """
     options = plan.options
     given: Mapping[str, Any] = options.settings
@@ -141,7 +143,7 @@ def voice_of(plan: Plan, meta: Meta) -> tuple[Voice, Tools]:
 
 
 def _tools(plan: Plan, tools: Sequence[Any], choice: Any) -> tuple[ToolText, Tools]:
-    """The tools as the provider API writes them, and by name those that can run.
+    """The tools as the provider API writes them, and by name the tools that can run.
 
     `choice`: the setting `tool_choice`.
     """
@@ -161,7 +163,7 @@ def _tools(plan: Plan, tools: Sequence[Any], choice: Any) -> tuple[ToolText, Too
 
 
 def request_parts(ledger: Ledger, voice: Voice, *, forbid_tools: bool = False) -> RequestParts:
-    """What the next request says: the history, what is open, and what waits in the inbox."""
+    """The parts of the next request. Its messages: the history, the open turn, and the inbox."""
     state = ledger.state
     meta = state.meta
     entries: list[Any] = state.history()
@@ -191,23 +193,26 @@ def request_parts(ledger: Ledger, voice: Voice, *, forbid_tools: bool = False) -
 
 
 def carried(meta: Meta, now: int) -> dict[str, str]:
-    """What a reply asked to be sent with the next requests, as far as it holds at `now`, in milliseconds
-    since the epoch."""
+    """The values that an earlier reply asked to repeat in later requests, without expired ones.
+
+    `now`: milliseconds since the epoch.
+    """
     return {name: value for name, (value, until) in meta.carry.items() if not until or until > now}
 
 
 def _own_name(raw: Mapping[str, Any]) -> str | None:
-    """The name by which a model calls a tool that was given as the provider API's own JSON; None without one.
-    Anthropic's client tools (``bash``, ``computer``), functions and custom tools have a name. Calls of such a
-    tool wait for an answer from outside."""
+    """The name of a tool that was given as the provider API's own JSON; None without a name.
+
+    Anthropic's client tools (``bash``, ``computer``), functions and custom tools have a name. A call of a
+    named tool waits for an answer from outside.
+    """
     inner = raw.get(str(raw.get("type")))
     name = raw.get("name") or (inner.get("name") if isinstance(inner, Mapping) else None)
     return name if isinstance(name, str) and name else None
 
 
 def _compactors_edits(compactor: Any, plan: Plan, settings: Mapping[str, Any]) -> tuple[ContextEdit, ...]:
-    """The context edits that the compactor wants from the provider, as far as this provider API and host know
-    them."""
+    """The context edits that the compactor wants, as far as this provider API and host know them."""
     wanted = getattr(compactor, "context_management", ())
     if not wanted or "context_management" in settings.get("extra_body", ()):
         return ()
@@ -224,7 +229,7 @@ def _check_answer_tool(name: str, specs: Sequence[ToolSpec | ProviderTool]) -> N
 
 
 def _check_choice(choice: Any, specs: Sequence[ToolSpec | ProviderTool]) -> None:
-    """Refuse, before anything is sent, a `tool_choice` that no provider could follow."""
+    """Refuse a `tool_choice` that no provider could follow, before a request is sent."""
     if choice in (None, "auto", "none", "required") or not specs:
         return
     if all(isinstance(spec, ToolSpec) and spec.name != choice for spec in specs):

@@ -1,10 +1,10 @@
 """Post, retry, back off: the one flow in which a request that failed is sent again.
 
-Owns: what a failed request is (`Failure`), whether it is sent again, and how long the pause before that is.
-Must never know: what was asked, or what a failure means to the turn.
+Owns: the form of a failed request (`Failure`), whether it is sent again, and the length of the pause before.
+Must never know: the content of a request, or the meaning of a failure for the turn.
 
 Three requests use it: a model call, a strategy's question while a history is compacted, and a token count.
-They differ in what one attempt is, in what may be changed before the next one, and in the error at the end.
+They differ in the attempt, in the changes before the next attempt, and in the error at the end.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ MAX_BACKOFF_SECONDS: Final = 8.0
 
 MAX_RETRY_AFTER_SECONDS: Final = 60.0
 """The longest pause that a provider may ask for. If it asks for more, the request is not sent again, and the
-error says how long the provider asked to wait."""
+error names the pause."""
 
 _MAY_PASS: Final = frozenset({"unavailable", "interrupted", "rate_limit", "protocol"})
-"""Kinds of faults without an error status that may be gone at another time."""
+"""Kinds of faults without an error status that may pass with time."""
 
 
 class Failure(Exception):  # noqa: N818 - internal, becomes the caller's error
     """One request failed.
 
     Attributes:
-        fault: What that means on this provider API.
-        cause: The exception behind it: a `BackendError`, a `ProtocolFault`, or whatever a backend raised.
-        shown: True if a listener has seen a part of the reply, or if the turn keeps the text of it that
-            came. Such a request is not sent again.
-        passed: The option that has set the time limit, if that was reached; else "".
+        fault: The meaning of the failure on this provider API.
+        cause: The exception behind it: a `BackendError`, a `ProtocolFault`, or another one of a backend.
+        shown: True if a listener has seen a part of the reply, or if the turn keeps the received text. The
+            request is then not sent again.
+        passed: The option that has set the time limit, if the limit was reached; else "".
         status: The HTTP status, None if there was no answer.
         request_id: The provider's name for the request, if it gave one.
     """
@@ -76,14 +76,14 @@ def with_retries(
 
     Args:
         ledger: The books of the turn: its clock, its deadline, its number of retries.
-        attempt: Sends the request once. It raises `Failure` for whatever another attempt may change.
-        error: Makes the error to raise once no further attempt is made.
-        remedy: Changes what the next attempt sends. If it returns True, that one follows without a pause, and
-            does not count as a retry. A remedy must run out, or the flow does not end.
+        attempt: Sends the request once. Raises `Failure` for a problem that another attempt may not have.
+        error: Makes the error to raise after the last attempt.
+        remedy: Changes the next request. If it returns True, the next attempt follows without a pause, and
+            does not count as a retry. It must return False at some time, or the flow does not end.
         max_wait: Seconds. A provider that asks for a longer pause gets no further request.
 
     Raises:
-        Exception: What `error` made, or what `attempt` raised beside `Failure`.
+        Exception: The error that `error` made, or an exception of `attempt` other than `Failure`.
     """
     retries = 0
     while True:
@@ -91,8 +91,8 @@ def with_retries(
             return (yield from attempt())
         except Failure as exc:
             failure = exc
-        # The `except` block ends here. An error raised inside it would have the failure, with the server's
-        # own words in it, as its `__context__`, and a traceback would print them.
+        # The `except` block ends here. An error raised inside it would have the failure as its `__context__`,
+        # and a traceback would print the server's own words.
         yield from ledger.tick()
         if remedy is not None and (yield from remedy(failure)):
             continue
@@ -114,15 +114,15 @@ def fetch(
     dialect: Dialect,
     backend: Any = None,
 ) -> Flow[bytes]:
-    """Send a request once, and read its answer to the end; the answer's body.
+    """Send a request once, read its answer to the end, and return the answer's body.
 
     Args:
         ledger: The books of the turn. Its clock has just been read.
-        request: What to send. It gets the time that is left.
-        times: When the answer has to be there.
-        max_bytes: How large the body may be.
-        dialect: Says what an error answer means.
-        backend: Another backend than the turn's own, as `OpenBackend` answered it.
+        request: The request. Its timeout becomes the time that is left.
+        times: The time limits of the answer.
+        max_bytes: The largest body, in bytes.
+        dialect: Interprets an error answer.
+        backend: A backend that `OpenBackend` returned; None for the turn's own.
 
     Raises:
         Failure: There is no answer, or it is an error, or it is too large.
@@ -151,15 +151,15 @@ def failure_of(
     begun: bool = True,
     shown: bool = False,
 ) -> Failure:
-    """What a backend's error means.
+    """Turn a backend's error into a `Failure`.
 
     Args:
         exc: The error.
-        dialect: Says what an error answer means.
-        times: When the call had to be over.
+        dialect: Interprets an error answer.
+        times: The time limits of the call.
         now: Seconds on the clock of `times`, read after the error came.
-        is_streamed: True if a stream was asked for.
-        begun: True if the reply had begun, so that it can no longer be late with that.
+        is_streamed: True if the request asked for a stream.
+        begun: True if the reply had begun: then the limit for its beginning does not apply.
         shown: True if a listener has seen a part of the reply.
     """
     passed = times.passed(now, begun=begun) if exc.timed_out else ""
@@ -170,7 +170,7 @@ def failure_of(
     elif exc.status is not None:
         fault = dialect.fault(exc.status, exc.headers, exc.body)
     elif exc.kind == "interrupted" and not is_streamed:
-        # Nobody has seen a part of a body that broke off: it is as if no answer had come.
+        # No listener sees a part of a body. So a body that broke off counts as no answer.
         fault = Fault(kind="unavailable", code="interrupted", retryable=True)
     else:
         fault = Fault(kind=exc.kind, retryable=exc.kind in _MAY_PASS)
@@ -183,18 +183,18 @@ def _retried(ledger: Ledger, failure: Failure, retries: int, pause: float) -> Re
 
 
 def _pause(ledger: Ledger, failure: Failure, retries: int, max_wait: float) -> float | None:
-    """Seconds until the next attempt; None if there is to be none."""
+    """Seconds until the next attempt; None if the request is not sent again."""
     fault = failure.fault
     if failure.shown:
-        return None  # a second reply would be told behind the beginning of the first
+        return None  # listeners would see a second reply after the beginning of the first
     if not fault.retryable or retries >= ledger.plan.max_retries:
         return None
     if fault.kind == "protocol":
-        return None  # the server has answered, and may want to be paid for that: the caller decides
+        return None  # the server has answered, and may charge for it: the caller decides
     pause = fault.retry_after
     if pause is None:
-        # Conversations that fail together must not come back together. Their ids differ, and so do their
-        # pauses; a random source would make a turn that cannot be repeated.
+        # Conversations that fail together must not retry together. So the pause depends on the id. A random
+        # pause would make a turn that cannot be reproduced.
         seed = hashlib.sha256(f"{ledger.state.meta.id}/{retries}".encode()).digest()[0] / 255
         pause = min(FIRST_PAUSE_SECONDS * 2.0**retries, MAX_BACKOFF_SECONDS) * (1 - 0.25 * seed)
     elif pause > max_wait:

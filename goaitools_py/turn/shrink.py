@@ -1,6 +1,7 @@
 """Shrinking the history of a running turn: a compactor asks for it, or a limit forces it.
 
-Owns: when a cut is made during a turn, and what follows from it. Must never know: which turns to keep.
+Owns: the decision to cut during a turn, and the entries in the books after a cut. Must never know: which
+turns to keep.
 """
 
 from __future__ import annotations
@@ -68,11 +69,11 @@ VoiceOf = Callable[[], Voice]
 
 
 class _BeforeCutFailed(Exception):  # noqa: N818 - becomes an outcome
-    """A compactor's `before_cut` raised, which is the cause."""
+    """A compactor's `before_cut` raised. Its exception is the cause of this one."""
 
 
 def shrink_for_context(ledger: Ledger, voice: VoiceOf) -> Flow[bool]:
-    """The model's context is too small for the history: cut once in a turn. False if that cannot help."""
+    """Cut the history once in a turn, because the model's context is too small. False if that cannot help."""
     if ledger.tried.cut_for_context:
         return False
     ledger.tried.cut_for_context = True
@@ -82,8 +83,11 @@ def shrink_for_context(ledger: Ledger, voice: VoiceOf) -> Flow[bool]:
 
 
 def compact_before_request(ledger: Ledger, voice: VoiceOf) -> Flow[None]:
-    """Compact if the trigger fires on what is about to be sent; once in a turn, for its closed turns are
-    the same at every request. Not while the running turn has blocks that are signed over them."""
+    """Compact if the trigger fires on the next request.
+
+    Once in a turn, because the closed turns are the same at every request. Never while the running turn has
+    signed blocks: their signature covers the closed turns.
+    """
     if ledger.tried.has_compacted or ledger.options.compactor is None or not ledger.state.meta.turns:
         return
     if not waits_for_end(ledger):
@@ -91,15 +95,16 @@ def compact_before_request(ledger: Ledger, voice: VoiceOf) -> Flow[None]:
 
 
 def waits_for_end(ledger: Ledger) -> bool:
-    """True while the running turn has signed blocks. Their signature covers the closed turns, so a cut would
-    make them invalid."""
+    """True while the running turn has signed blocks: a cut of the closed turns would make them invalid."""
     opened = ledger.state.open
     return opened is not None and ledger.state.meta.signed and is_signed(opened.entries, ledger.dialect)
 
 
 def emergency_cut(ledger: Ledger, reason: str) -> Flow[bool]:
-    """Drop the older half of the closed turns: the provider does not say how much is too much. False if there
-    is nothing to drop, or it is forbidden."""
+    """Drop the older half of the closed turns, because the provider does not tell its limit.
+
+    False if no turn can be dropped, or if cuts are forbidden.
+    """
     compactor = ledger.options.compactor
     if compactor is NO_COMPACTION:
         return False
@@ -110,7 +115,7 @@ def emergency_cut(ledger: Ledger, reason: str) -> Flow[bool]:
     if len(kept) == len(request.turns) or (recalls and is_only_note_removed(request, kept)):
         if not kept or (not state.inbox and state.open is None):
             return False
-        kept = ()  # the only closed turn goes; the running one is the history then
+        kept = ()  # the only closed turn goes; the running turn is then the whole history
     if recalls:
         kept = with_recall_note(request, kept)
     if (why := (yield from _not_handed(compactor, request, kept))) is not None:
@@ -141,20 +146,21 @@ def cut_to_limits(
     *,
     least: int,
 ) -> Flow[bool]:
-    """Drop as few of the oldest turns as it takes to come within limits. False if that cannot help, or is
-    forbidden; nothing has changed then.
+    """Drop the fewest oldest turns that bring the state within its limits.
+
+    False if that cannot help, or is forbidden. The state has not changed then.
 
     Args:
         ledger: The turn's books.
-        problem: Which limit is passed.
-        fits: Says of a state that it is within the limits.
-        least: How many turns stay in any case.
+        problem: The error that names the exceeded limit.
+        fits: Returns True for a state within the limits.
+        least: The number of turns that stay in any case.
     """
     compactor = ledger.options.compactor
     at, soft = ledger.at_ms, ledger.room.soft
     state = ledger.state
     if problem.limit_name == "max_blob_bytes":
-        # The archive goes before any live turn does.
+        # Drop the archive first, then turns: requests do not contain the archive.
         state = without_oldest(state, fits, at=at)
         if state is not ledger.state and fits(state):
             ledger.set_base(state)
@@ -188,23 +194,23 @@ def cut_to_limits(
 
 
 def _recalls(compactor: Any) -> bool:
-    """Tell whether the model has the tool that searches what a cut takes out."""
+    """True if the model has the tool that searches the removed turns."""
     return bool(getattr(compactor, "recalled_tokens", 0))
 
 
 _LARGE: Final = 256 * 1024
-"""Bytes of a history from which on an event loop should not wait for a cut: about 5 ms."""
+"""Bytes. A cut of a larger history takes more than about 5 ms, and an event loop should not wait for it."""
 
 
 def _computed(state: ConversationState, function: Callable[[], T]) -> Flow[T]:
-    """What a function returns, computed beside the event loop if the history is large."""
+    """Call a function, beside the event loop if the history is large, and return its result."""
     return (yield from computed(function, is_long=state.history_bytes() > _LARGE))
 
 
 def _not_handed(
     compactor: Any, request: CompactionRequest, kept: Sequence[TurnView]
 ) -> Flow[_BeforeCutFailed | None]:
-    """Hand what is about to be cut to the compactor's callback. Gives the failure, if that failed."""
+    """Pass the turns of the next cut to the compactor's callback. Returns its failure; None without one."""
     try:
         yield from _before_cut(getattr(compactor, "before_cut", None), request, kept)
     except _BeforeCutFailed as exc:
@@ -213,7 +219,7 @@ def _not_handed(
 
 
 def _dropped(ledger: Ledger, cut: LimitCut, request: CompactionRequest, reason: str) -> Flow[None]:
-    """Enter an emergency cut into the books, and tell of it."""
+    """Enter an emergency cut into the books, and report it."""
     _enter_cut(ledger, cut.state, request, cut.kept)
     ledger.telling.report = _together(ledger.telling.report, cut.report)
     ledger.warn("emergency_cut", f"{reason}; {cut.report.removed_turns} turns were dropped")
@@ -221,25 +227,25 @@ def _dropped(ledger: Ledger, cut: LimitCut, request: CompactionRequest, reason: 
 
 
 def compact(ledger: Ledger, voice: VoiceOf, *, force: bool = False, archives: bool = True) -> Flow[bool]:
-    """Run the turn's compactor, if there is one. It never fails the turn: what goes wrong is a warning.
+    """Run the turn's compactor, if there is one. Its failure never fails the turn: it becomes a warning.
 
     Args:
         ledger: The turn's books.
-        voice: Tells what to say beside the history, should the strategy ask a model.
-        force: The provider has refused the history, or a caller wants it: the trigger is not asked.
-        archives: False: the turns that go are not given to `before_cut`.
+        voice: Makes the other parts of a request, if the strategy asks a model.
+        force: True if the provider refused the history, or the caller demands a cut: skip the trigger.
+        archives: False: do not give the removed turns to `before_cut`.
     """
     compactor = ledger.options.compactor
     if compactor is None or compactor is NO_COMPACTION:
         return False
     if ledger.tried.compaction_cause is not None and ledger.tried.has_compacted and not force:
-        return False  # it has failed in this turn already, and may have been paid for it
+        return False  # it has failed in this turn already, and a second failure could cost money again
     before = ledger.return_point()
     questions = Questions(ledger.state, is_free=force)
     report: CompactionReport | None = None
     try:
         report = yield from _compacted(ledger, compactor, voice, questions, force, archives)
-    finally:
+    finally:  # an exit out of a strategy, such as Ctrl-C, must undo a half-done change, too
         if report is None or report.outcome != "compacted":
             ledger.go_back(before)
     if report is None:
@@ -251,7 +257,7 @@ def compact(ledger: Ledger, voice: VoiceOf, *, force: bool = False, archives: bo
         why = report.reason or f"{report.by} asked a model and changed nothing"
         warning = TurnWarning("compaction_failed", f"the history stays as it is: {why}")
         if warning in ledger.telling.warnings and not force:
-            return False  # a trigger that raises at each request of the turn is told once
+            return False  # warn once about a trigger that raises at each request of the turn
         ledger.telling.warnings.append(warning)
         report = replace(report, error=_raised(ledger.tried.compaction_cause))
     if not force:
@@ -270,15 +276,14 @@ def _compacted(
     force: bool,
     archives: bool,
 ) -> Flow[CompactionReport | None]:
-    """Do what a compactor wants; None if that is nothing. The caller undoes what did not go well.
+    """Carry out the plan of a compactor; None if it has no plan. The caller undoes a failed compaction.
 
-    `questions` learns which questions the strategy asked, and what they consumed; that is in the books
-    already.
+    `questions` counts the strategy's questions and their tokens, which are in the books already.
     """
     request = _request(ledger)
     by = name_of(getattr(compactor, "strategy", compactor))
     try:
-        if force:  # the plan asks for the turns, and the request remembers them
+        if force:  # a forced plan reads the turns: read them beside the loop, and the request caches them
             yield from _computed(ledger.state, lambda: request.turns)
         planned = compactor.plan(request, force=force)
         if planned is None:
@@ -294,7 +299,7 @@ def _compacted(
                 booked = partial(_book, ledger, questions.spent)
                 turns = yield from consult(ledger, voice, turns, booked, questions.ask)
         if isinstance(turns, NoChange):
-            if questions.asked:  # once in a turn is enough to have asked for nothing
+            if questions.asked:  # it has paid for a question and changed nothing: not again in this turn
                 ledger.tried.compaction_cause = InvalidPlan(turns.reason)
             return _unchanged(ledger, request, "no_change", by, turns.reason)
         reason = ""
@@ -310,7 +315,7 @@ def _compacted(
         report = yield from _cut(ledger, request, kept, by=by, retain_bytes=planned.retain_bytes)
         if problems := (yield from _computed(ledger.state, lambda: check_rewritten(ledger))):
             raise InvalidPlan(f"{by} left a history that the provider would refuse: {problems[0]}")
-        if archives:  # last of all: what it is given does go
+        if archives:  # after all checks, so that the turns which it gets do leave the history
             yield from _before_cut(planned.before_cut, request, kept)
         if not force and planned.compactor is not None:
             _look_at_limit(ledger, planned, planned.compactor, kept, is_paid=questions.asked > 0)
@@ -337,9 +342,9 @@ def _compacted(
 def _look_at_limit(
     ledger: Ledger, planned: Planned, compactor: HasLimit, kept: Sequence[TurnView], *, is_paid: bool
 ) -> None:
-    """Let a compactor rest whose cut has left more than its limit, and say so the first time.
+    """If a cut has left more than the compactor's limit, let the compactor rest, and warn the first time.
 
-    What waits or runs does not count: no cut takes it, and it becomes history. (In a blob's size it does.)
+    The inbox and the open turn do not count, because no cut removes them. (They do count in a blob's size.)
     """
     state, request = ledger.state, _request(ledger)
     frame = gauge_of(state.meta).frame
@@ -347,7 +352,7 @@ def _look_at_limit(
     if not compactor.is_above(left):
         ledger.set_base(woken(state, compactor))
         return
-    # Are other turns of any help? Not if tools and `system=` are above the limit by themselves.
+    # Fewer turns cannot help if the tools and `system=` alone are above the limit.
     others_help = not compactor.is_above(of_turns(request, (), beside=frame))
     if not (planned.has_next or has_rested(state, compactor)):
         stays = f"the {len(kept)} turns that stay" if others_help else "tools and system="
@@ -363,7 +368,7 @@ def _look_at_limit(
 
 
 def _raised(cause: Exception | None) -> Exception | None:
-    """What code that is not ours raised, if that is why a compaction failed."""
+    """The exception of the caller's code that made a compaction fail; None for another reason."""
     found = cause.__cause__ if isinstance(cause, (InvalidPlan, AskFailed, _BeforeCutFailed)) else cause
     return found if isinstance(found, Exception) else None
 
@@ -376,7 +381,10 @@ def _book(ledger: Ledger, spent: list[Usage], one: Spent) -> None:
 
 
 def _together(first: CompactionReport | None, second: CompactionReport) -> CompactionReport:
-    """Two compactions of one turn as one report. One that changed nothing is told only if both are such."""
+    """Merge the reports of two compactions of one turn.
+
+    A compaction without a change is reported only if both changed nothing.
+    """
     if first is None or first.outcome != "compacted":
         return second if first is None else replace(second, usage=first.usage + second.usage)
     if second.outcome != "compacted":
@@ -427,11 +435,11 @@ def _request(ledger: Ledger) -> CompactionRequest:
 
 
 _BOOKS: Final = 4096
-"""More than a turn adds to a blob beside its messages: meta data, columns, frames."""
+"""An upper bound of the bytes that a turn adds to a blob beside its messages: meta data, columns, frames."""
 
 
 def _most_blob_bytes(ledger: Ledger) -> int:
-    """No blob of this instant is larger: the given one, and all that is new as if it did not compress."""
+    """An upper bound of a blob of this instant: the given blob, and all new bytes uncompressed."""
     before = _raw_bytes(ledger.given) if ledger.given is not None else 0
     return len(ledger.plan.blob) + max(0, _raw_bytes(ledger.state) - before) + _BOOKS
 
@@ -457,7 +465,7 @@ def _blob_bytes(ledger: Ledger) -> int:
 
 
 def _before_cut(before_cut: Any, request: CompactionRequest, kept: Sequence[TurnView]) -> Flow[None]:
-    """Hand what is about to be cut to the compactor's callback. `_BeforeCutFailed` if that raises."""
+    """Pass the turns of the next cut to the compactor's callback. Its failure raises `_BeforeCutFailed`."""
     if before_cut is None:
         return
     try:
@@ -468,7 +476,7 @@ def _before_cut(before_cut: Any, request: CompactionRequest, kept: Sequence[Turn
 
 
 def check_rewritten(ledger: Ledger) -> list[str]:
-    """What the provider would refuse in the closed history; a rewritten one is always checked."""
+    """The problems that make the provider refuse a rewritten history; empty without a problem."""
     if ledger.dialect.wire not in rules.WIRES:
         return []
     entries = closed_entries(ledger.state)

@@ -1,4 +1,4 @@
-"""What a running turn has used: tokens, model calls, money.
+"""The costs of a running turn: tokens, model calls, money.
 
 Owns: the turn's account and its price list. Must never know: a state (the ledger books there, too), or when a
 model is asked.
@@ -18,11 +18,11 @@ from .telling import Telling
 __all__ = ["Account", "Spending"]
 
 _TRIAL: Usage = Usage(input_tokens=1_000, output_tokens=1_000, requests=1)
-"""A usage that a price list is asked about to see whether it knows a model."""
+"""A sample usage. Its price shows whether a price list knows a model."""
 
 
 class Account(Value, frozen=True):
-    """What a turn has used at one instant.
+    """The costs of a turn at one instant.
 
     Attributes:
         usage: The sum of all its model calls.
@@ -37,9 +37,8 @@ class Spending:
     """The account of one turn. Each booking replaces one frozen value.
 
     Attributes:
-        account: What was used until now.
-        prices: The caller's price list; genai-prices if only costs are limited; None if nothing needs
-            prices while the turn runs.
+        account: The costs until now.
+        prices: The caller's price list; without one, genai-prices if a limit on costs needs it; else None.
     """
 
     def __init__(self, options: Resolved, telling: Telling) -> None:
@@ -50,7 +49,7 @@ class Spending:
         self.account = Account(Usage(), Bill(booked=() if self.prices is not None else None))
 
     def book(self, charge: Charge, *, asked: str) -> Decimal | None:
-        """Add one model call; gives its price, None if it is unknown or no price is needed.
+        """Add one model call, and return its price; None if it is unknown, or if prices are not kept.
 
         `asked`: the model's name in the request.
         """
@@ -63,7 +62,7 @@ class Spending:
         return cost
 
     def price_of(self, charge: Charge, asked: str) -> Decimal | None:
-        """What a call costs; None if it is unknown, which is a warning.
+        """The price of a call; None with a warning if it is unknown.
 
         A price list that fails does not fail the turn: the reply is paid for already.
         """
@@ -81,5 +80,5 @@ class Spending:
         return None
 
     def knows_price(self, charge: Callable[[Usage], Charge]) -> bool:
-        """True if there is a price for the model of a charge, as far as its name tells."""
+        """True if the price list has a price for the model of a charge."""
         return self.prices is not None and self.prices(charge(_TRIAL)) is not None

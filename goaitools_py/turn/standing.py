@@ -1,11 +1,10 @@
-"""Where a running turn stands: its state at this instant, and that state as a blob.
+"""The position of a running turn: its state at this instant, and that state as a blob.
 
-Owns: the state, what of it stays if the provider refuses the input, the messages that other threads append,
-and blobs made of all this. Must never know: in which order a turn does things, what it costs, or what a
-caller is told.
+Owns: the state, the part of it that stays if the provider refuses the input, the messages that other threads
+append, and the blobs of all this. Must never know: the order of a turn's steps, its costs, or its report.
 
-Every change replaces one frozen state in one assignment. So whatever interrupts the turn, and whichever
-thread asks for a blob, finds a state that is complete.
+Every change replaces one frozen state in one assignment. So an interruption, or another thread that asks for
+a blob, always finds a complete state.
 """
 
 from __future__ import annotations
@@ -30,20 +29,21 @@ from .timing import Timing
 __all__ = ["Stand", "Standing", "standing_status"]
 
 _NOT_BEGUN: Final = new_state("", id="", created=0)
-"""Stands where a state will be, until the turn begins. Compared by identity."""
+"""The placeholder for the state until the turn begins. Compared by identity."""
 
 _SPENT: Final = ("total", "aside", "cost", "ask_failed")
-"""What of a state's meta data says what was spent. No step back undoes it."""
+"""The fields of a state's meta data that count tokens and money. No step back undoes them."""
 
 
 class Stand(Value, frozen=True):
-    """Where a turn stands at one instant.
+    """The position of a turn at one instant.
 
     Attributes:
         state: The conversation.
-        base: What of it had stood there before the turn's messages.
-        without_input: What stays of it if the provider refuses all that no model has accepted yet.
-        is_given: True if that is what the given blob says: then the caller gets that blob back.
+        base: The conversation before the turn's messages entered it.
+        without_input: The conversation without the messages that no model has accepted yet. It is left if
+            the provider refuses them.
+        is_given: True if `without_input` says the same as the given blob. The caller then gets that blob.
     """
 
     _unshown = frozenset({"state", "base", "without_input"})
@@ -55,20 +55,20 @@ class Stand(Value, frozen=True):
 
 
 class Standing(Timing):
-    """Where one turn stands.
+    """Holds the position of one turn.
 
     Attributes:
-        plan: What the turn was given.
-        dialect: The provider API's words.
-        state: The conversation at this instant. A value without any content before the turn has begun.
+        plan: The input and the options of the turn.
+        dialect: The translator for the provider API.
+        state: The conversation at this instant. An empty value before the turn has begun.
         given: The state that the turn began from.
-        grew_from: The blob that new blobs name as their parent; b"" if there is none.
-        room: What the state still has room for.
-        streamed: Gives the text that has come so far of a reply under way; None if none is.
+        grew_from: The blob that new blobs name as their parent; b"" without a parent.
+        room: Computes the space that is left in the state.
+        streamed: Returns the received text of a reply that is under way; None if no reply is.
         partial_text: The text of a reply that broke off.
-        left_waiting: The messages that others had put into a shared conversation before this turn, once the
-            provider has refused a request with them. They stay in the inbox, and the turn goes on without
-            them.
+        left_waiting: None at first. After the provider has refused a request with the messages that others
+            had put into a shared conversation: these messages. They stay in the inbox, and the turn goes on
+            without them.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -110,9 +110,9 @@ class Standing(Timing):
     # ---------------------------------------------------------------------------- forward and back
 
     def stand_on(self, given: ConversationState, admitted: ConversationState, *, has_grown: bool) -> None:
-        """Take the state as it was given, and the one that the turn's messages have entered.
+        """Begin with the given state, and with the same state after the turn's messages have entered it.
 
-        `has_grown`: True if the first says more than the given blob: a turn was closed, or calls were
+        `has_grown`: True if the given state says more than its blob: a turn was closed, or calls were
         answered.
         """
         self.given = given
@@ -125,9 +125,9 @@ class Standing(Timing):
         self._is_given = not given.inbox and not has_grown and self.grew_from == self.plan.blob
 
     def set_base(self, state: ConversationState, *, now: ConversationState | None = None) -> None:
-        """Take a state of which all but the inbox stays if the provider refuses the input.
+        """Note a state. If the provider refuses the input, the turn falls back to it, without its inbox.
 
-        `now`: the state at this instant, if it is another.
+        `now`: the state at this instant, if it differs from `state`.
         """
         self._base = state
         self._without_input = inbox.without_inbox(state)
@@ -135,13 +135,14 @@ class Standing(Timing):
         self.state = state if now is None else now
 
     def stand(self) -> Stand:
-        """Where the turn stands now, to `step_back` to."""
+        """The turn's position now, for a later `step_back`."""
         return Stand(self.state, self._base, self._without_input, self._is_given)
 
     def step_back(self, stand: Stand) -> None:
-        """Undo every change of the state since, but keep what came into the inbox, and what was spent.
+        """Undo every later change of the state. New messages in the inbox stay, and so do the costs.
 
-        A message that was accepted since waits again: it is in no turn, so it would be nowhere else.
+        A message that was accepted since then returns to the inbox. No turn holds it any more, so it would be
+        lost otherwise.
         """
         now, state = self.state, stand.state
         if state.inbox != now.inbox:
@@ -151,7 +152,10 @@ class Standing(Timing):
         self.state = _with_spent(state, now.meta)
 
     def drop_input(self) -> tuple[Message, ...]:
-        """Take out of the state what no model has accepted, and give it back. What is left waiting stays."""
+        """Take the messages that no model has accepted out of the state, and return them.
+
+        The messages of `left_waiting` stay.
+        """
         state = self.state
         if self.left_waiting is not None:
             pending = inbox.inbox_messages(replace(state, inbox=self.to_send()), self.dialect)
@@ -167,11 +171,13 @@ class Standing(Timing):
         return pending
 
     def leave_waiting(self) -> bool:
-        """Let the turn go on without the messages that others had put there. False if there are none, if it
-        goes on without them already, or if nothing else is to be said.
+        """Let the turn go on without the messages of others.
+
+        False if others have left no messages, if the turn goes on without them already, or if nothing else is
+        left to send.
 
         Those messages may be the only copy: their authors were told that they are stored. So they are not
-        handed to this turn's caller, who may be gone before the error arrives.
+        returned to this turn's caller, who may be gone before the error arrives.
         """
         state = self.state
         if self.left_waiting is not None or self._others is None:
@@ -189,7 +195,7 @@ class Standing(Timing):
 
     @property
     def is_as_given(self) -> bool:
-        """True if the state says nothing but the given blob. That blob is then the state to hand back."""
+        """True if the state says the same as the given blob. That blob is then the state to return."""
         return not self.has_begun or (self._is_given and self.state is self._without_input)
 
     # -------------------------------------------------------------------- messages of other threads
@@ -198,10 +204,10 @@ class Standing(Timing):
         """Take messages in from any thread. They enter the inbox before the next request.
 
         Raises:
-            RuntimeError: The turn takes no more.
-            StateTooLargeError: The state has no room for them beside what the turn still needs.
+            RuntimeError: The turn takes no more messages.
+            StateTooLargeError: The state has no room for them beside the space that the turn still needs.
         """
-        self.dialect.entries(messages)  # what the provider API cannot say is refused where its author stands
+        self.dialect.entries(messages)  # encode now, so that the author gets the error of a bad message
         with self._lock:
             if self._is_closed:
                 raise RuntimeError("the turn is over; use append_to_state on its state")
@@ -213,30 +219,31 @@ class Standing(Timing):
             self._appended.extend(messages)
 
     def close(self) -> bool:
-        """Take no more messages. True if some wait that have not entered the inbox."""
+        """Refuse further messages. True if appended messages have not entered the inbox yet."""
         with self._lock:
             self._is_closed = True
             return bool(self._appended)
 
     @property
     def has_appended(self) -> bool:
-        """True if messages wait that have not entered the inbox."""
+        """True if appended messages have not entered the inbox yet."""
         return bool(self._appended)
 
     def admit_appended(self) -> None:
-        """Let what was appended meanwhile enter the inbox."""
+        """Move the appended messages into the inbox."""
         if self._appended:
             with self._lock:
+                # The state first: an exit between the two lines must not lose the messages.
                 self.state = inbox.admit(self.state, self._appended, self.dialect)
                 self._appended = []
 
     def current(self) -> ConversationState:
-        """The state with what was appended meanwhile, for any thread; nothing of this object changes."""
+        """The state with the appended messages, for any thread. This object does not change."""
         with self._lock:
             return self.with_appended(self.state) if self._appended else self.state
 
     def with_appended(self, state: ConversationState) -> ConversationState:
-        """A state of the turn's own thread with what was appended meanwhile."""
+        """A state of the turn's own thread with the appended messages."""
         return inbox.admit(state, self._appended, self.dialect) if self._appended else state
 
     # -------------------------------------------------------------------------------------- as blobs
@@ -247,7 +254,7 @@ class Standing(Timing):
         return newest[1] if newest is not None and newest[0] is blob else None
 
     def encode(self, status: str, *, limits: BlobLimits | None = None) -> bytes:
-        """The state as a blob, one revision after the given one. Soft limits unless others are named."""
+        """The state as a blob, one revision after the given blob. Without `limits` the soft limits hold."""
         return self.written(self.current(), status, limits or self.room.soft)
 
     def snapshot(self) -> bytes:
@@ -255,14 +262,15 @@ class Standing(Timing):
         if not self.has_begun:
             return self.plan.blob
         state = self.current()
-        # Read after the state: of a reply that ends right now, the blob has its text or the whole reply.
+        # Read `streamed` after the state: it becomes None before a reply enters the state. So the blob never
+        # has the text of one reply twice.
         streamed = self.streamed
         if streamed is not None:
             state = self.with_partial(state, streamed())
         return self.written(state, standing_status(state, "in_progress"), self.room.hard)
 
     def written(self, state: ConversationState, status: str, limits: BlobLimits) -> bytes:
-        """Any state as a blob of this turn."""
+        """Write any state as a blob of this turn."""
         meta = msgspec.structs.replace(
             state.meta,
             rev=state.meta.rev + 1,
@@ -281,7 +289,7 @@ class Standing(Timing):
         return blob
 
     def with_partial(self, state: ConversationState, text: str) -> ConversationState:
-        """The state with the text of a reply that broke off, as much of it as there is room for."""
+        """The state with the text of a partial reply, cut to the room that the state has."""
         if state.open is None:
             return state
         opened = replace(state.open, partial="")
@@ -290,14 +298,14 @@ class Standing(Timing):
 
 
 def standing_status(state: ConversationState, unfinished: str) -> str:
-    """The status of a state: complete if nothing in it waits for a reply, or for an answer."""
+    """The status of a state: complete if nothing in it waits for a reply or an answer."""
     if journal.is_waiting(state):
         return "awaiting_tools"
     return unfinished if state.open is not None or state.inbox else "complete"
 
 
 def _with_spent(state: ConversationState, meta: Meta) -> ConversationState:
-    """An earlier state with all that was spent since; the very object if nothing was."""
+    """An earlier state with the costs of `meta`; the same object if they are equal."""
     known = {name: getattr(meta, name) for name in _SPENT}
     if all(getattr(state.meta, name) == row for name, row in known.items()):
         return state

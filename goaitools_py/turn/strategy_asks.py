@@ -1,11 +1,11 @@
 """The questions that a strategy asks a model while a history is being compacted.
 
-Owns: the way from an `AskModel` to its `ModelAnswer`, and its cost. Must never know: which turns stay, or
-what becomes of the answer.
+Owns: the way from an `AskModel` to its `ModelAnswer`, and its cost. Must never know: which turns stay, or the
+use of the answer.
 
-The question stands behind the prefix that the provider has in its cache: preamble, tools, the oldest turns,
-then the instruction. Another backend gets a transcript instead. A question that fails raises `AskFailed` in
-the strategy; that is never the turn's error.
+The question follows the prefix that the provider has in its cache: preamble, tools, the oldest turns, then
+the instruction. Another backend gets a transcript instead. A question that fails raises `AskFailed` in the
+strategy, and never fails the turn.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from .retry import Failure, fetch, with_retries
 __all__ = ["Spent", "consult"]
 
 MAX_ANSWER_BYTES: Final = 4 * 2**20
-"""How large the body of an answer may be."""
+"""The largest body of an answer."""
 
 MAX_WAIT_SECONDS: Final = 20.0
-"""The longest pause that is made for a question: the conversation can do without its answer."""
+"""The longest pause before a retry of a question: the conversation does not need the answer."""
 
 
 class Spent(Value, frozen=True, kw_only=True):
-    """What one answer used: the usage, the model that was asked, the one that answered, and its dialect.
+    """The costs of one answer: its usage, the model in the request, the model in the reply, and the dialect.
 
-    `cost_usd`: what the provider says that it has cost.
+    `cost_usd`: its price in US dollars, if the provider names it.
     """
 
     usage: Usage
@@ -48,7 +48,7 @@ class Spent(Value, frozen=True, kw_only=True):
 
 
 def _spent(reply: Reply, model: str, dialect: Dialect) -> Spent:
-    """What an answer used, including a compaction that the provider did by itself."""
+    """The costs of an answer, with a compaction that the provider did by itself."""
     usage = sum(reply.asides.values(), start=reply.usage)
     return Spent(usage=usage, asked=model, answered=reply.model, dialect=dialect, cost_usd=reply.cost_usd)
 
@@ -60,18 +60,18 @@ def consult(
     booked: Callable[[Spent], None],
     asking: Callable[[], None],
 ) -> Flow[Any]:
-    """Run a strategy that asks questions to its end; the result is what it returns.
+    """Run a strategy that asks questions to its end, and return its result.
 
     Args:
         ledger: The books of the turn.
-        voice: Makes what goes with a question beside the history. Called for each one.
+        voice: Makes the other parts of a question's request. Called for each question.
         asks: The strategy, as a generator.
-        booked: Told what an answer used, as soon as it is there.
+        booked: Called with the costs of an answer, as soon as the answer is there.
         asking: Called before each question. An `AskFailed` that it raises is thrown into the strategy.
 
     Raises:
-        Exception: What the strategy raised. If it is given up because of another exception, such as Ctrl-C,
-            that one goes on, and what the strategy raises while it is closed is dropped.
+        Exception: An exception of the strategy. If another exception, such as Ctrl-C, ends the strategy, that
+            one is raised, and exceptions from closing the strategy are dropped.
     """
     answer: ModelAnswer | TurnView | None = None
     failure: AskFailed | None = None
@@ -92,7 +92,8 @@ def consult(
             except AskFailed as exc:
                 failure = exc
                 continue
-            yield from ledger.checkpoint()  # it takes its time, and a reply may be waiting for it
+            # A question takes long. Keep the turn's newest reply first, or a crash meanwhile would lose it.
+            yield from ledger.checkpoint()
             try:
                 if isinstance(question, AskModel):
                     answer = yield from _answer(ledger, voice(), question, booked)
@@ -128,7 +129,7 @@ def _answer(
 def _compaction(
     ledger: Ledger, voice: Voice, question: AskProvider, booked: Callable[[Spent], None]
 ) -> Flow[TurnView | None]:
-    """The provider's own compaction of these turns; None if this provider API has none."""
+    """The provider's own compaction of these turns; None if this provider API cannot compact."""
     dialect = ledger.dialect
     if not isinstance(dialect, CompactsHistory):
         return None
@@ -139,7 +140,7 @@ def _compaction(
         try:
             return dialect.compacted(body)
         except ProtocolFault as exc:
-            if exc.usage is not None:  # a server without this endpoint has answered, and wants to be paid
+            if exc.usage is not None:  # a server without this endpoint answered as usual, and charges for it
                 booked(Spent(usage=exc.usage, asked=voice.model, answered="", dialect=dialect))
             raise
 
@@ -154,11 +155,11 @@ def _ask(ledger: Ledger, voice: Voice, question: AskModel, *, forbid_tools: bool
 
 
 def _behind(ledger: Ledger, voice: Voice, question: AskModel, *, forbid_tools: bool) -> ModelRequest:
-    """The question behind the leading turns, as the conversation's own next request would have them.
+    """The question after the leading turns, which are written as in the conversation's own next request.
 
     Tools are forbidden only in a second try. At Anthropic another ``tool_choice`` makes the cached messages
     useless (platform.claude.com, prompt caching: "Changes to `tool_choice` parameter only affect message
-    blocks"), and the question stands behind them to profit from that cache.
+    blocks"), and the question follows them to profit from that cache.
     """
     parts = _parts(ledger, voice, question.turns)
     if question.max_output_tokens is not None:
@@ -170,7 +171,7 @@ def _behind(ledger: Ledger, voice: Voice, question: AskModel, *, forbid_tools: b
 
 
 def _parts(ledger: Ledger, voice: Voice, turns: Sequence[TurnView]) -> RequestParts:
-    """These turns as the conversation's own next request would have them."""
+    """These turns, written as in the conversation's own next request."""
     meta = ledger.state.meta
     return RequestParts(
         model=voice.model,
@@ -181,8 +182,8 @@ def _parts(ledger: Ledger, voice: Voice, turns: Sequence[TurnView]) -> RequestPa
         cache_key=meta.id or None,
         carried=carried(meta, ledger.now.wall_ms) if meta.carry else {},
         has_system=meta.systems,
-        # Thinking is signed together with the prefix before it. Within a turn the engine checks that the
-        # prefix is the same; outside of one it is checked here.
+        # The signature of thinking covers the prefix before it. Within a turn the engine checks that the
+        # prefix has not changed. Outside of a turn this line checks it.
         drop_signed=meta.unbound or (meta.signed and not voice.is_that_of(meta)),
     )
 
@@ -221,13 +222,13 @@ def _post(
     backend: Any,
     read: Callable[[bytes], Reply] | None = None,
 ) -> Flow[Reply]:
-    """Send a question, and read its answer; a few times if need be.
+    """Send a question, with retries, and read its answer.
 
     Args:
         ledger: The books of the turn.
-        dialect: The dialect of the model that is asked.
+        dialect: The dialect of the backend.
         request: The question.
-        backend: Who is asked, if not the turn's own backend.
+        backend: The backend; None for the turn's own.
         read: Reads the body, in place of the dialect's `reply`.
 
     Raises:
@@ -245,7 +246,7 @@ def _post(
         try:
             return (read or dialect.reply)(body)
         except ProtocolFault as exc:
-            # The server has answered, and would answer the same again.
+            # The server has answered, and would give the same answer again.
             raise Failure(replace(exc.fault, retryable=False), exc) from None
 
     return (yield from with_retries(ledger, attempt, error=_ask_failed, max_wait=MAX_WAIT_SECONDS))

@@ -1,7 +1,7 @@
-"""What a caller is told when a turn is over: warnings, the tool log, actions, the report of a compaction.
+"""The report of a turn to its caller: warnings, the tool log, actions, the report of a compaction.
 
-Owns: these lists, and what of them is undone when a change of the history is. Must never know: a state, or
-who is told.
+Owns: these lists, and the part of them that is undone together with a change of the history. Must never know:
+a state, or who reads the report.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..types.turn_warnings import TurnWarning, WarningCode
 __all__ = ["Recalled", "Telling", "Told"]
 
 _LASTING: Final = frozenset({"price_unknown", "token_counter_failed", "tool_failed"})
-"""Codes of warnings that still hold when a change of the history is undone."""
+"""Codes of warnings that stay when a change of the history is undone."""
 
 
 class Recalled(Action, frozen=True):
@@ -27,25 +27,25 @@ class Recalled(Action, frozen=True):
 
 
 class Told(Value, frozen=True):
-    """What would be told at one instant, as far as it can be undone."""
+    """The part of the report at one instant that a step back restores."""
 
     warnings: tuple[TurnWarning, ...]
     report: CompactionReport | None
 
 
 class Telling:
-    """What there is to tell of one turn.
+    """Collects the report of one turn.
 
     Attributes:
-        warnings: In order.
-        report: What compactions did; None if there was none.
-        text: What the newest reply said.
-        request_ids: The provider's ids, one for each model call that had one.
-        request_id: That of the newest reply; "" if it has none.
-        reply_seconds: How long the newest reply took.
-        actions: What tools logged with ``ctx.log_action``.
-        recall: What the tool ``recall`` was asked; None if it was not.
-        discarded: Why the given state was not used, if a fresh one was begun.
+        warnings: The warnings, in order.
+        report: The report of the compactions; None without a compaction.
+        text: The text of the newest reply.
+        request_ids: The provider's request ids, one for each model call that had one.
+        request_id: The request id of the newest reply; "" without one.
+        reply_seconds: The seconds that the newest reply took.
+        actions: The actions that tools logged with ``ctx.log_action``.
+        recall: The searches of the tool ``recall``; None without a search.
+        discarded: The error of the given state, if a fresh state was begun in its place.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Telling:
         self._records[record.iteration, index] = record
 
     def act(self, actions: Iterable[Action]) -> None:
-        """Enter what a tool logged."""
+        """Enter the actions that a tool logged."""
         for action in actions:
             if not isinstance(action, Recalled):
                 self.actions.append(action)
@@ -88,15 +88,15 @@ class Telling:
 
     @property
     def tool_log(self) -> tuple[ToolRecord, ...]:
-        """Every tool call so far, in call order, whatever order the tools finished in."""
+        """Every tool call so far, in the order of the calls, not of their ends."""
         return tuple(map(self._records.__getitem__, sorted(self._records)))
 
     def told(self) -> Told:
-        """What would be told now, to `go_back` to."""
+        """The report at this instant, for a later `go_back`."""
         return Told(tuple(self.warnings), self.report)
 
     def go_back(self, told: Told) -> None:
-        """Undo what was added since. Warnings that have nothing to do with the history stay."""
+        """Undo later entries. Warnings that do not depend on the history stay."""
         since = self.warnings[len(told.warnings) :]
         self.warnings[:] = [*told.warnings, *(one for one in since if one.code in _LASTING)]
         self.report = told.report

@@ -1,7 +1,7 @@
-"""The time of a running turn: what it read from the clock last, and when it has to be over.
+"""The time of a running turn: its newest reading of the clock, and its deadline.
 
 Owns: the newest `Moment`, the deadline, and how long the conversation was silent. Must never know: a clock
-(the effect `Clock` asks for one), or what a turn does with its time.
+(the effect `Clock` asks for one), or the use of the time.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ __all__ = ["Timing"]
 
 
 class Timing:
-    """When things happen in one turn. The frozen value of an instant is a `Moment`.
+    """The times of one turn. The frozen value of an instant is a `Moment`.
 
     Attributes:
         options: The turn's options.
-        now: The newest reading of the clock. Who reads a response updates it, too.
-        deadline: When the turn has to be over, on the clock of `Moment.monotonic`; None without a limit.
-        idle_seconds: How long the conversation was silent before this turn.
+        now: The newest reading of the clock. Code that reads a response updates it, too.
+        deadline: The end of the turn on the clock of `Moment.monotonic`; None without a limit.
+        idle_seconds: The seconds for which the conversation was silent before this turn.
     """
 
     options: Resolved
@@ -33,8 +33,10 @@ class Timing:
         self.now = yield Clock()
 
     def start_clock(self, *, waited: float = 0.0) -> Flow[None]:
-        """Read the clock for the first time: the turn's `timeout` counts from `waited` seconds before. A
-        deadline that is there already stays."""
+        """Read the clock for the first time. The turn's `timeout` counts from `waited` seconds before.
+
+        A deadline that is set already stays.
+        """
         self.now = yield Clock()
         if self.deadline is None and self.options.timeout is not None:
             self.deadline = self.now.monotonic + max(SHORTEST_WAIT, self.options.timeout - waited)
@@ -44,7 +46,7 @@ class Timing:
         return None if self.deadline is None else max(SHORTEST_WAIT, self.deadline - self.now.monotonic)
 
     def call_times(self, *, is_streamed: bool) -> CallTimes:
-        """When a model call that begins now has to be over. Only a stream has a first delta."""
+        """The time limits of a model call that begins now. Only a stream has a first delta."""
         return CallTimes.begin(
             self.now.monotonic,
             turn=self.deadline,
@@ -59,6 +61,6 @@ class Timing:
 
     @property
     def is_cold(self) -> bool:
-        """True if the conversation was silent for so long that no provider's cache has it any more."""
+        """True if the conversation was silent for longer than `cold_after`: no provider still caches it."""
         after = self.options.cold_after
         return after is not None and self.idle_seconds > after

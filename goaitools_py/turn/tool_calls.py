@@ -1,9 +1,10 @@
 """The calls of one reply: each gets its result, through the journal, in call order.
 
-Owns: which calls start, when, and what each result becomes. Must never know: threads, tasks, or a wire.
+Owns: which calls start, when, and the record of each result. Must never know: threads, tasks, or a provider
+API's JSON.
 
-A call runs at most once because of the order of three acts: its start enters the journal, the journal is
-kept, the tool runs. Its result is not lost because it enters the journal before anybody is told.
+A call runs at most once because of the order of three steps: its start enters the journal, the journal is
+kept, the tool runs. Its result is not lost because it enters the journal before a listener hears of it.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ from .tool_failures import tell_failed
 __all__ = ["refuse_calls", "run_calls", "tell_pending", "with_answers"]
 
 MAX_PROVIDER_OUTPUT_BYTES: Final = 3 * 2**19
-"""The JSON of one answer to a provider tool's call, such as a screenshot of 1 MiB in base64."""
+"""The most bytes of JSON in one answer to a provider tool's call, such as a screenshot of 1 MiB in base64."""
 
 MAX_CALLS_PER_REPLY: Final = 128
-"""Calls of one reply that are run; a model that asks for more has lost its way."""
+"""The most calls of one reply that run. A model that asks for more has failed."""
 
 
 def run_calls(
@@ -52,18 +53,19 @@ def run_calls(
     allowed: int | None,
     answers: Answers | None = None,
 ) -> Flow[bool]:
-    """Give every call of the journal its result, or let it wait. False if none of them could be run.
+    """Give every call of the journal its result, or let it wait. False if no call could run.
 
-    A call that a process started before it died is in doubt: an idempotent tool runs again, of another the
-    model is told that its outcome is unknown, unless there is an answer. A tool that fails does not stop
-    the others.
+    A call that a process started before it died is in doubt. An idempotent tool runs again. For another tool,
+    without an answer from outside, the model reads that the outcome is unknown. A tool that fails does not
+    stop the others.
 
     Args:
         ledger: The turn's books.
-        tools: By name, what may be called.
-        allowed: How many calls may still start; None for any number. The rest is flagged `not_run`.
-        answers: What was said from outside, by call id. `with_answers` has seen it: what ends a call is in
-            the journal already, and is only told of here.
+        tools: The tools, by name.
+        allowed: The number of calls that may still start; None for any number. The others are flagged
+            `not_run`.
+        answers: The answers from outside, by call id. `with_answers` has already entered the answers that end
+            a call into the journal; here they are only reported.
 
     Raises:
         ToolFailedError: A tool raised `AbortTurn`, or raised and `tool_errors` is "raise".
@@ -83,7 +85,7 @@ def run_calls(
         ledger.state = journal.put_call(ledger.state, index, step)
         if step.state == "done":
             settled.append((index, step))
-    # Told and kept only after the loop: a process that goes on from one of these blobs has every answer.
+    # Report and keep them only after the loop: every blob that is kept then has all answers.
     for index, step in settled:
         yield from _done(ledger, index, step)
     any_valid = bool(queue)
@@ -97,7 +99,7 @@ def run_calls(
         ledger.overflow = problem  # start no call if its result could not be recorded
     failure: BaseException | None = None
     is_claimed = False
-    # Set by a failed checkpoint, or the deadline. Nothing more starts; tools that run are waited for.
+    # A failed checkpoint or the deadline sets this. No tool starts then; the turn waits for running tools.
     halted: TurnError | None = None
     while queue or running:
         while (
@@ -112,12 +114,13 @@ def run_calls(
                 yield from ledger.tick()
                 ledger.check_deadline()
                 if not (is_claimed or step.tool.idempotent):
+                    # Before the first start: after a crash the claimed calls are in doubt, and not repeated.
                     yield from _claim(ledger, queue)
                     is_claimed = True
                 yield from _start(ledger, index, step)
             except TurnError as exc:
                 halted = exc
-            except Exception as exc:  # such as no thread to be had
+            except Exception as exc:  # for example, the system has no more threads
                 ledger.state = journal.put_call(ledger.state, index, before)
                 halted = ledger.broken_off(exc).because_of(exc)
             else:
@@ -131,7 +134,7 @@ def run_calls(
             continue
         for report in done.reports:
             yield _progress(ledger, report)
-        once_more(_note, ledger, done)  # a result that is here is not lost by Ctrl-C, say
+        once_more(_note, ledger, done)  # Ctrl-C at this line must not lose the result
         running.discard(done.index)
         outcome = done.outcome
         _tell(ledger, tools, done)
@@ -145,7 +148,7 @@ def run_calls(
         if outcome.abort or ledger.options.tool_errors == "raise":
             failure = failure or outcome.exception
     if halted is not None:
-        raise ledger.refresh(halted)
+        raise ledger.refresh(halted)  # tools have finished since the error was made
     for index, _ in (*queue, *over):
         yield from _done(ledger, index, journal.synthetic(_calls(ledger)[index], "not_run"))
     if ledger.overflow:
@@ -194,8 +197,10 @@ def _bind(
     deps: Any,
     failed: Callable[[Exception], None] | None = None,
 ) -> tuple[Tool[..., Any], dict[str, Any]] | str:
-    """The tool and its arguments, or the text that tells the model what is wrong with the call. `failed` gets
-    what the caller's own schema or validator raised."""
+    """The tool and its arguments, or the text that tells the model the mistake in the call.
+
+    `failed` gets an exception of the caller's own schema or validator.
+    """
     tool = tools.get(call.name)
     if tool is None:
         return f"There is no tool of this name. The tools are: {', '.join(sorted(tools)) or 'none'}."
@@ -203,18 +208,20 @@ def _bind(
         return tool, tool.bind(call.arguments, deps)
     except BadArguments as exc:
         if failed is not None and isinstance(exc.__cause__, Exception):
-            failed(exc.__cause__)  # a validator raised something else than a refusal
+            failed(exc.__cause__)  # a validator failed, and did not just refuse the value
         return str(exc)
     except Exception as exc:
-        # A schema that is computed, or a validator, may fail in its own way; the turn goes on.
+        # A computed schema, or a validator, may raise any exception; the turn goes on.
         if failed is not None:
             failed(exc)
         return f"The arguments could not be checked ({type(exc).__name__})."
 
 
 class _Run(Value, frozen=True, kw_only=True):
-    """A call that is to run now; `arguments` if they are others than the model's; `inner`: answers to calls
-    inside of it."""
+    """A call that is to run now.
+
+    `arguments`: set if they differ from the model's. `inner`: answers to calls inside of it.
+    """
 
     _unshown = frozenset({"bound", "arguments", "inner"})
 
@@ -227,7 +234,7 @@ class _Run(Value, frozen=True, kw_only=True):
 def _step(
     ledger: Ledger, tools: Mapping[str, Tool[..., Any]], call: JournalCall, answer: Answer | None
 ) -> _Run | JournalCall:
-    """What is to be done with a call: run it, or the call as it stands then, done or waiting."""
+    """The next step of a call: a `_Run`, or the call with its new state, done or waiting."""
     given = _given_arguments(answer)
     if answer is None and call.state == "waiting":
         return call
@@ -278,18 +285,18 @@ def with_answers(
     max_bytes: int = MAX_RESULT_BYTES,
     fitted: Callable[[ConversationState, int, JournalCall], JournalCall] = lambda _state, _index, call: call,
 ) -> ConversationState:
-    """The state with every denial and result that was given; the very object if there is none.
+    """The state with every denial and result among the answers; the same object if there are only approvals.
 
-    `fitted` gives the answered call as the state has room for it.
+    `fitted` shortens the answered call to the room that the state has.
 
     All answers enter together, so no blob has only some of them. An approval is not kept: it counts when its
     call starts, and until then the call waits. If a call in doubt was approved before, a second approval ends
     it as `unknown`, see `Approve.again`.
 
     Raises:
-        TypeError: Something that is no answer.
-        ValueError: No call waits under an id; an `Approve` for a tool that is not here, that is external,
-            or with arguments that do not fit it; what is no answer to a provider tool's call.
+        TypeError: A value is not an answer.
+        ValueError: No call waits under an id. An `Approve` is for an unknown or external tool, or its
+            arguments do not fit the tool. The answer does not fit a provider tool's call.
     """
     journaled = state.open.calls if state.open is not None else ()
     calls = {call.id: (index, call) for index, call in enumerate(journaled) if call.state != "done"}
@@ -306,7 +313,7 @@ def with_answers(
             state = journal.put_call(state, index, journal.synthetic(call, "unknown"))
         elif isinstance(answer, Approve):
             _check_approval(tools, call, answer, deps)
-            if call.state == "started":  # in doubt: it is known from now on that it was asked about
+            if call.state == "started":  # in doubt: note that it was approved once, see `_is_used_up`
                 state = journal.put_call(state, index, replace(call, reason="approval"))
         else:
             ended = _ended(call, answer, max_bytes)
@@ -315,16 +322,21 @@ def with_answers(
 
 
 def _is_used_up(tools: Mapping[str, Tool[..., Any]], call: JournalCall, answer: Approve) -> bool:
-    """True for an approval of a call in doubt that was approved before. Platforms deliver a button press more
-    than once, also to a worker that takes over after another one died in the tool."""
+    """True for a second approval of a call in doubt.
+
+    Platforms deliver a button press more than once, also to a worker that takes over after another worker
+    died in the tool.
+    """
     tool = tools.get(call.name)
     may_repeat = answer.again or (tool is not None and tool.idempotent)
     return call.state == "started" and call.reason == "approval" and not may_repeat
 
 
 def _ended(call: JournalCall, answer: Deny | ToolReturn, max_bytes: int) -> JournalCall:
-    """The call with the result that the caller gave instead of running it. A call without a reason gets the
-    reason "external", so that the same answer is recognised when it comes again."""
+    """The call with the caller's result in place of a run.
+
+    A call without a reason gets the reason "external", so that a repetition of the answer is recognised.
+    """
     call = call if call.reason else replace(call, reason="external")
     if isinstance(answer, Deny):
         text = f"This tool call was denied: {answer.reason}" if answer.reason else journal.SYNTHETIC["denied"]
@@ -334,7 +346,7 @@ def _ended(call: JournalCall, answer: Deny | ToolReturn, max_bytes: int) -> Jour
 
 
 def _provider_ended(call: JournalCall, answer: Answer, dialect: Dialect) -> JournalCall:
-    """Give a provider tool's call with its answer, as the item that the provider takes."""
+    """The call of a provider tool with its answer, written in the provider's form."""
     if not isinstance(dialect, RunsProviderTools):
         raise ValueError(f"call {call.id!r} is of a provider's tool, and the backend's dialect knows none")
     asked = journal.tool_call(call)
@@ -392,8 +404,10 @@ def _check_approval(
 
 
 def _misfit(tool: Tool[..., Any], answer: Approve, deps: Any) -> str | None:
-    """Say why a tool does not take the approved arguments; None if it does. Of their names only those are in
-    the text that the tool itself has: the others are what somebody wrote."""
+    """Say why the approved arguments do not fit a tool; None if they fit.
+
+    The text names only the tool's own parameters: another name may hold content.
+    """
     try:
         given = _given_arguments(answer)
     except (TypeError, ValueError, RecursionError):
@@ -416,7 +430,7 @@ def _misfit(tool: Tool[..., Any], answer: Approve, deps: Any) -> str | None:
 
 
 def _may_start(ledger: Ledger, tool: Tool[..., Any], running: int) -> bool:
-    """Tools of the caller's own thread run one after another, the others beside each other."""
+    """True if a tool may start now. In the caller's thread tools run one at a time, elsewhere in parallel."""
     threads = ledger.options.tool_threads if tool.thread is None else tool.thread
     inline = not tool.is_async and not threads
     return not running if inline else running < ledger.options.tool_concurrency
@@ -426,8 +440,8 @@ def _claim(ledger: Ledger, queue: list[tuple[int, _Run]]) -> Flow[None]:
     """Announce every call of this reply that must not run twice, before the first of them starts.
 
     All are announced at once, because another worker may take the conversation over between two starts. It
-    then finds each of them in doubt, also those that start here later. The calls of a later reply are claimed
-    again: the claim of a worker that was overtaken fails by then.
+    then finds all of them in doubt, also calls that this worker starts later. The calls of a later reply are
+    claimed again. By then the claim of an overtaken worker fails.
     """
     if not ledger.plan.claims:
         return
@@ -439,7 +453,7 @@ def _claim(ledger: Ledger, queue: list[tuple[int, _Run]]) -> Flow[None]:
 
 
 def _started(ledger: Ledger, index: int, step: _Run) -> JournalCall:
-    """The call as the journal has it once it has started."""
+    """The journal's record of a call that has started."""
     call = _calls(ledger)[index]
     if step.arguments is not None:
         call = replace(call, arguments=step.arguments)
@@ -447,10 +461,10 @@ def _started(ledger: Ledger, index: int, step: _Run) -> JournalCall:
 
 
 def _start(ledger: Ledger, index: int, step: _Run) -> Flow[None]:
-    """Enter the start into the journal, have it kept, and only then run the tool: a call that is not in the
-    journal has not started.
+    """Enter the start into the journal, have it kept, and only then run the tool.
 
-    Arguments that an approval changed enter the journal here, too. Until then the call has the model's.
+    So a call that the journal does not show as started has not run. Arguments that an approval changed enter
+    the journal here, too. Before, the call has the model's arguments.
     """
     before = _calls(ledger)[index]
     tool = yield from ready_to_run(ledger, step.tool)
@@ -462,7 +476,7 @@ def _start(ledger: Ledger, index: int, step: _Run) -> Flow[None]:
         yield from ledger.checkpoint(undo=lambda state: journal.put_call(state, index, before))
         if ledger.listening:
             yield Emit(ToolStarted(call.id, call.name, ledger.iteration, call.arguments, **ledger.of))
-    except BaseException:  # the turn is given up here, and the call has not started
+    except BaseException:  # the turn ends before the tool has run: undo the start, or the call is in doubt
         ledger.state = journal.put_call(ledger.state, index, before)
         raise
     context: ToolContext[Any] = ToolContext(
@@ -491,7 +505,7 @@ def _start(ledger: Ledger, index: int, step: _Run) -> Flow[None]:
 
 
 def _limit_of(ledger: Ledger, tool: Tool[..., Any]) -> tuple[float | None, str]:
-    """The seconds that a call may take now, and the limit as it was given, in words."""
+    """The seconds that a call may take now, and the words for the limit behind them."""
     options = ledger.options
     own = tool.timeout if tool.timeout is not None else options.tool_timeout
     left = ledger.left()
@@ -501,10 +515,11 @@ def _limit_of(ledger: Ledger, tool: Tool[..., Any]) -> tuple[float | None, str]:
 
 
 def _idempotency_key(state: ConversationState, index: int, call: JournalCall) -> str:
-    """The key of one call of one turn: the same in every process, however often the call runs.
+    """The key of one call of one turn: the same in every process and every run of the call.
 
     The caller's `turn_id` names the turn. So a redelivery has the same key even if no state of the first try
-    was kept. Without a `turn_id` it is the turn's number in this conversation, which a reset begins anew.
+    was kept. Without a `turn_id` the turn's number in this conversation names it; a reset starts the numbers
+    again.
     """
     meta, opened = state.meta, state.open
     ids = opened.facts.get(TURN_IDS_FACT, ()) if opened is not None else ()
@@ -515,7 +530,7 @@ def _idempotency_key(state: ConversationState, index: int, call: JournalCall) ->
 
 
 def _note(ledger: Ledger, done: ToolDone) -> None:
-    """Write what came of a call into the journal and the log, as far as the state has room for it."""
+    """Write the outcome of a call into the journal and the log, as far as the state has room for it."""
     outcome = done.outcome
     if outcome.bills and _calls(ledger)[done.index].state == "started":
         ledger.entered(partial(_enter_bills, ledger, done))
@@ -543,8 +558,10 @@ def _note(ledger: Ledger, done: ToolDone) -> None:
 
 
 def _enter_bills(ledger: Ledger, done: ToolDone) -> None:
-    """Add the model calls that a tool made to the books: their use counts for this turn, and is no part of
-    its context. The call is done in the same entry, so that they are added once."""
+    """Book the model calls that a tool made: their tokens count for this turn, but not for its context.
+
+    The same entry marks the call as done, so that they are added only once.
+    """
     call = _calls(ledger)[done.index]
     for bill in done.outcome.bills:
         for asked, charge in bill.charges:
@@ -553,7 +570,7 @@ def _enter_bills(ledger: Ledger, done: ToolDone) -> None:
 
 
 def _keep(ledger: Ledger, tool: Tool[..., Any], done: ToolDone) -> None:
-    """As `_note`, of a call that finished while its turn was given up."""
+    """As `_note`, for a call that finished while its turn was given up."""
     _note(ledger, done)
     _tell(ledger, {tool.name: tool}, done)
 
@@ -577,14 +594,14 @@ def _done(ledger: Ledger, index: int, call: JournalCall) -> Flow[None]:
 
 
 def _tell_done(ledger: Ledger, call: JournalCall, *, checkpoint: bool = True) -> Flow[None]:
-    """Have a result kept, and only then tell the listeners: if one of them ends the process, it is kept."""
+    """Have a result kept, then tell the listeners: a listener that ends the process cannot lose it."""
     failed: TurnError | None = None
     try:
         if checkpoint:
             yield from ledger.checkpoint()
     except TurnError as exc:
         failed = exc
-    if ledger.listening and call.state == "done":
+    if ledger.listening and call.state == "done":  # also after a failed checkpoint: the tool has run
         output = "".join(part.text for part in call.parts if isinstance(part, Text))
         yield Emit(
             ToolFinished(call.id, call.name, ledger.iteration, call.flag, call.seconds, output, **ledger.of)

@@ -1,9 +1,10 @@
-"""What is told when a tool's code raises something unexpected.
+"""Reports an unexpected exception of a tool's code.
 
-Owns: the line in the log, and the warning. Must never know: what the model is told, or why a tool was called.
+Owns: the line in the log, and the warning. Must never know: the result for the model, or the reason for a
+call.
 
-Neither has the exception's text or the arguments: both may hold message content. A `ToolError` is meant for
-the model, and `AbortTurn` is an instruction; neither is told here.
+The log line and the warning have neither the exception's text nor the arguments: both may hold message
+content. A `ToolError` is meant for the model, and `AbortTurn` is an instruction: they are not reported here.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ __all__ = ["tell_failed"]
 def tell_failed(
     ledger: Ledger, call: JournalCall, error: BaseException | None, function: Any, what: str = "raised"
 ) -> None:
-    """Log an unexpected exception at ERROR, and warn of it; nothing for one that a tool raises on purpose.
+    """Log an unexpected exception at ERROR, and warn of it. Ignore one that a tool raises on purpose.
 
     Args:
         ledger: The turn's books.
-        call: The call that it happened in.
-        error: What was raised, if anything was.
-        function: The caller's function that ran; its innermost line is what the log names.
-        what: What happened, before the exception's class.
+        call: The call that raised it.
+        error: The exception; None if the call raised no exception.
+        function: The caller's function that ran; the log names its innermost line.
+        what: The verb before the exception's class in the text.
     """
     if error is None or isinstance(error, (ToolError, AbortTurn)):
         return
-    import logging  # not at the top: it is a tenth of what importing this package takes
+    import logging  # not at the top: it takes a tenth of the package's import time
 
     name = type(error).__name__
     logging.getLogger("goaitools_py.tool").error(
@@ -53,8 +54,10 @@ def tell_failed(
 
 
 def _place(error: BaseException, function: Any) -> str:
-    """File and line of the function's file where the exception passed last, and where it was raised, if that
-    is elsewhere; the function's own line for one that did not pass it."""
+    """The last line of the function's file in the traceback, and the line that raised, if it is elsewhere.
+
+    The function's first line if the traceback has no line of its file.
+    """
     code = _code_of(function)
     frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     if code is None:

@@ -1,10 +1,10 @@
 """Tool lists as a provider API writes them, each encoded once.
 
-Owns: the encoded lists of the newest sets of tools in this process. Must never know: a turn, or what runs a
+Owns: the encoded lists of the newest sets of tools in this process. Must never know: a turn, or the code of a
 tool.
 
-A chat sends the same tools with each request. Encoding 200 tools with schemas of 4 KB took longer than all
-else that a turn does (measured: 3 of 4.3 ms); the digest by which a state remembers them took long, too.
+A chat sends the same tools with each request. Encoding 200 tools with schemas of 4 KB took longer than the
+rest of a turn (measured: 3 of 4.3 ms). The digest by which a state remembers them took long, too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["NO_TOOLS", "ToolText", "tool_text"]
 
 _MOST_SETS: Final = 16
 _MOST_BYTES: Final = 2**20
-"""A list that is larger is not kept."""
+"""A larger list is not kept."""
 
 
 class ToolText(NamedTuple):
@@ -37,7 +37,8 @@ class ToolText(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """`owners` keep the ids in the key from being used again. They hold names and schemas, no functions."""
+    """`owners` keeps the objects alive, so that Python does not reuse their ids, which are in the key. They
+    hold names and schemas, no functions."""
 
     owners: tuple[Any, ...]
     text: ToolText
@@ -48,11 +49,11 @@ _kept: dict[tuple[object, ...], _Kept] = {}
 
 
 def tool_text(dialect: Dialect, specs: Sequence[ToolSpec | ProviderTool]) -> ToolText:
-    """Write a tool list, or give the one that was written for the same specifications.
+    """Write a tool list, or return the list that was written for the same specifications.
 
-    A specification of a function is recognised as an object: `Tool.spec` gives the same one each time, unless
+    A function's specification is recognised by identity: `Tool.spec` gives the same object each time, unless
     the schema is computed from `deps`. A provider's tool is recognised by its JSON, because a program may
-    change that in its place, for example to renew a key.
+    change it in place, for example to renew a key.
     """
     if not specs:
         return NO_TOOLS

@@ -47,8 +47,8 @@ from .wait import Wait
 __all__ = ["AwaitingEdge"]
 
 GRACE_SECONDS: Final = 0.1
-"""How long the end of a turn waits for cancelled tools to clean up. A tool that does not stop by then is left
-alone."""
+"""The end of a turn waits so long for cancelled tools to clean up. A tool that does not stop by then runs on.
+"""
 
 _left: Final[set[asyncio.Task[Any]]] = set()
 """Cancelled tools that run on. They are held here, because an event loop holds its tasks weakly."""
@@ -74,9 +74,9 @@ class AwaitingEdge:
         self._news: dict[int, tuple[CallTool, ToolReport]] = {}
         """By the call's identity: a later reply of the model has calls with the same indexes."""
         self._heard: asyncio.Future[None] | None = None
-        """Done once there is news."""
+        """Done once `_news` has an entry."""
         self._is_starting = False
-        """True while a tool is being started. An eager task runs to its first await during that."""
+        """True while a tool is being started. An eager task then already runs to its first await."""
         self._closed = asyncio.Event()
 
     def perform(self, effect: Effect) -> Awaitable[Any]:
@@ -100,18 +100,20 @@ class AwaitingEdge:
             self._wait.over()
 
     async def interrupt(self) -> None:
-        """From another task: cancel what is being awaited, and return once this edge is closed."""
+        """From another task: cancel the current wait, and return once this edge is closed."""
         if self._wait.task is asyncio.current_task():
-            return  # `on_checkpoint` gives up the turn that called it: that ends when it returns
+            return  # `on_checkpoint` gives up the turn that called it, and the turn ends after it
         if not self._is_starting:
             self._wait.interrupt()
         # Otherwise a tool that runs eagerly gives its turn up. The turn's task does not wait yet, and will
-        # see that the turn is to stop. A cancellation would hit it at its next await, wherever that is.
+        # see that the turn is to stop. A cancellation would hit it at an unrelated later await.
         await self._closed.wait()
 
     async def aclose(self) -> None:
-        """Close what is open, keep results that were not awaited yet, and cancel what runs. A sync tool in
-        its thread ends by itself."""
+        """Close the open response, keep results that were not awaited yet, and cancel running tools.
+
+        A sync tool in its thread ends by itself.
+        """
         try:
             for task, (effect, _, _) in tuple(self._running.items()):
                 if task.done() and not task.cancelled() and task.exception() is None and effect.keep:
@@ -132,7 +134,7 @@ class AwaitingEdge:
         return await _in_thread(effect.function)
 
     async def _read_parts(self, _: ReadParts) -> dict[bytes, bytes]:
-        return {}  # a blob by itself has no other place
+        return {}  # a blob without a store has all its parts inside
 
     async def _invoke(self, effect: Invoke) -> object:
         answer = effect.function(*effect.args)
@@ -163,7 +165,7 @@ class AwaitingEdge:
         seconds = request.timeout if request.head_timeout is None else request.head_timeout
         if seconds is not None:
             self._wait.limit(time.monotonic() + seconds)
-        # Stored in the statement that opens it: whatever breaks in afterwards finds it, and closes it.
+        # Open and store it in one statement: Ctrl-C after it finds the exchange, and `aclose` closes it.
         self._exchange = await (effect.backend or self._backend).asend(request)
         return self._exchange.head
 
@@ -196,20 +198,20 @@ class AwaitingEdge:
             await exchange.aclose()
 
     async def _call_tool(self, effect: CallTool) -> None:
-        if self._exchange is not None:  # a stream that ended, and a place that others wait for
+        if self._exchange is not None:  # free the connection: other requests may wait for it
             await self._close_exchange()
         if effect.is_heard:
             self._listen(effect)
         self._is_starting = True
         try:
-            # One statement starts the task and stores it. If Ctrl-C came between two, the task would run on,
-            # and nothing would know of it.
+            # Start and store the task in one statement. Ctrl-C between two statements would leave a task that
+            # runs on unknown.
             self._running[asyncio.create_task(self._run(effect))] = (effect, time.time(), time.monotonic())
         finally:
             self._is_starting = False
 
     def _listen(self, effect: CallTool) -> None:
-        """Take what a tool reports, in whatever thread it does so. The newest report of a call is enough."""
+        """Take the reports of a tool from any thread. Only the newest report of a call is kept."""
         loop = asyncio.get_running_loop()
 
         def hear(report: ToolReport) -> None:
@@ -256,7 +258,7 @@ class AwaitingEdge:
         return task.result()
 
     async def _report_or_end(self) -> ToolReport | None:
-        """Wait until a tool reports something; None once a call has ended, or taken too long."""
+        """Wait for a report of a tool; None once a call has ended, or taken too long."""
         while True:
             if self._heard is None or (not self._news and self._heard.done()):
                 self._heard = asyncio.get_running_loop().create_future()
@@ -269,7 +271,7 @@ class AwaitingEdge:
                 return None
 
     def _next_report(self) -> ToolReport | None:
-        """A report of a call that runs, or whose end is not told yet."""
+        """A report of a call that still runs, or that has ended but was not awaited yet."""
         while self._news:
             call, report = self._news.pop(next(iter(self._news)))
             if any(effect is call for effect, _, _ in self._running.values()):
@@ -287,7 +289,7 @@ class AwaitingEdge:
         return first, None if limit == math.inf else max(0.0, limit - time.monotonic())
 
     def _leave(self, task: asyncio.Task[ToolDone]) -> None:
-        """Cancel a running call and wait for it no longer. It may be called twice for one call."""
+        """Cancel a running call, and stop waiting for it. This may run twice for one call."""
         task.cancel()
         for tell in self._running[task][0].context._left:
             tell()
@@ -304,7 +306,7 @@ def _now() -> Moment:
 def _forget(task: asyncio.Task[ToolDone]) -> None:
     _left.discard(task)
     if not task.cancelled():
-        task.exception()  # fetched, or asyncio would log that it never was
+        task.exception()  # fetch it, or asyncio would log that it was never retrieved
 
 
 def _tool_done(effect: CallTool, outcome: CallOutcome, started: float, began: float) -> ToolDone:
@@ -317,8 +319,8 @@ def _cancelled(effect: CallTool) -> CallOutcome:
     return CallOutcome(parts=text_parts(text), flag="cancelled", actions=effect.context.actions)
 
 
-# Functions and not bound methods of an instance: those would make a reference cycle, which only the garbage
-# collector can free.
+# Functions, not bound methods: bound methods of an instance would make a reference cycle, which only the
+# garbage collector can free.
 _PERFORM: Final[Mapping[type, Callable[[AwaitingEdge, Any], Awaitable[Any]]]] = {
     CallModel: AwaitingEdge._call_model,
     CallTool: AwaitingEdge._call_tool,
@@ -335,8 +337,9 @@ _PERFORM: Final[Mapping[type, Callable[[AwaitingEdge, Any], Awaitable[Any]]]] = 
 def _in_thread(call: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
     """Run a call in a thread of its own, with this task's context variables.
 
-    It does not run in the loop's executor: that has few threads, a tool that hangs would block one for ever,
-    and name lookups of the whole program wait there, too. It is a daemon, so that the process can end.
+    It does not run in the loop's executor. The executor has few threads, a tool that hangs would block one
+    for ever, and the name lookups of the whole program need them, too. The thread is a daemon, so that the
+    process can end.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()

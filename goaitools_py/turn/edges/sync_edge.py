@@ -46,8 +46,8 @@ __all__ = ["BlockingEdge", "refuse_async_callback"]
 
 
 def refuse_async_callback(name: str, callback: Callable[..., object] | None) -> None:
-    """Raise TypeError for an ``async def``, or for an object with an async ``__call__``: a `Chat` cannot
-    await it."""
+    """Raise TypeError for an async function, or an object with an async ``__call__``: a `Chat` cannot await
+    it."""
     if callback is None:
         return
     if any(map(inspect.iscoroutinefunction, (callback, type(callback).__call__))):
@@ -55,8 +55,8 @@ def refuse_async_callback(name: str, callback: Callable[..., object] | None) -> 
 
 
 class _Started:
-    """One started call. Its identity counts: a later reply of the model has calls with the same indexes, and
-    a late result must not be taken for one of theirs."""
+    """One started call. It is compared by identity: a later reply of the model has calls with the same
+    indexes, and a late result must not go to one of these."""
 
     __slots__ = ("began", "effect", "started")
 
@@ -84,7 +84,7 @@ class _Started:
         return self.done(run_call(effect.tool, effect.context, effect.arguments))
 
     def times_out_at(self) -> float:
-        """On the monotonic clock; infinity without a limit."""
+        """The end of the call's time on the monotonic clock; infinity without a limit."""
         return math.inf if self.effect.timeout is None else self.began + self.effect.timeout
 
 
@@ -118,8 +118,8 @@ class BlockingEdge:
     def interrupt(self) -> None:
         """From another thread: end the wait for a tool in a worker thread, and for more of an open response.
 
-        Three waits go on, because nothing can end them safely: for a provider that has not answered yet, for
-        the pause before a retry, and for a tool in the turn's own thread.
+        Three waits go on, because they cannot be ended safely: for the head of a provider's answer, for the
+        pause before a retry, and for a tool in the turn's own thread.
         """
         self._finished.put(None)
         interrupt = getattr(self._exchange, "interrupt", None)
@@ -127,8 +127,10 @@ class BlockingEdge:
             interrupt()
 
     def close(self) -> None:
-        """Close what is open, and keep results that were not awaited yet. A thread that still runs a tool
-        ends by itself."""
+        """Close the open response, and keep results that were not awaited yet.
+
+        A thread that still runs a tool ends by itself.
+        """
         try:
             while self._running and not self._finished.empty():
                 once_more(_keep, self._running, self._finished.get_nowait())
@@ -144,7 +146,7 @@ class BlockingEdge:
         return effect.function()
 
     def _read_parts(self, _: ReadParts) -> dict[bytes, bytes]:
-        return {}  # a blob by itself has no other place
+        return {}  # a blob without a store has all its parts inside
 
     def _invoke(self, effect: Invoke) -> object:
         if effect.until is None:
@@ -187,8 +189,10 @@ class BlockingEdge:
         return chunk if now is None else (now, chunk)
 
     def _read_until(self, exchange: Exchange, end: float) -> bytes:
-        """The next bytes; BackendError once the time `end` has come, also if it came between two reads. An
-        exchange that cannot be interrupted has only the limits of its own."""
+        """The next bytes; BackendError once the time `end` has come, also between two reads.
+
+        For an exchange that cannot be interrupted only its own limits hold.
+        """
         watch = self._watch
         if watch is None:
             interrupt = getattr(exchange, "interrupt", None)
@@ -230,7 +234,7 @@ class BlockingEdge:
                 exchange.close()
 
     def _call_tool(self, effect: CallTool) -> None:
-        if self._exchange is not None:  # a stream that ended, and a place that others wait for
+        if self._exchange is not None:  # free the connection: other requests may wait for it
             self._close_exchange()
         threads = self._threads if effect.tool.thread is None else effect.tool.thread
         if not threads:
@@ -241,8 +245,8 @@ class BlockingEdge:
         if effect.is_heard:
             effect.context._heard.append(partial(self._hear, call))
         run = contextvars.copy_context().run
-        # A thread and no pool: a tool that hangs would block one of the pool's threads, and the next tool
-        # would time out before it started. A daemon, so that the process can end.
+        # Use a new thread, not a pool: a tool that hangs would block a thread of the pool, and the next tool
+        # would time out before it started. The thread is a daemon, so that the process can end.
         try:
             threading.Thread(target=run, args=(self._run, call), name="goaitools-tool", daemon=True).start()
         except RuntimeError:  # the system has no more threads
@@ -253,8 +257,8 @@ class BlockingEdge:
         try:
             self._finished.put((call, call.run()))
         except BaseException as exc:
-            # SystemExit and the like are no outcome of a tool. They are raised again in the turn's thread,
-            # and end the turn.
+            # SystemExit and the like are not a tool's result. The turn's thread raises them again, and they
+            # end the turn.
             self._finished.put((call, exc))
 
     def _await_tool(self, _: AwaitTool) -> ToolDone | ToolReport:
@@ -275,7 +279,7 @@ class BlockingEdge:
                 raise Interrupted
             call, done = finished
             if call not in self._running:
-                continue  # it timed out before, and the model was told so
+                continue  # the call timed out before, and the model has that result
             if done is None:
                 with self._news_lock:
                     return self._news.pop(call)
@@ -285,7 +289,7 @@ class BlockingEdge:
             return done
 
     def _hear(self, call: _Started, progress: float, total: float | None, message: str) -> None:
-        """Take a report, in the tool's thread. The newest of each call is enough."""
+        """Take a report, in the tool's thread. Only the newest report of each call is kept."""
         report = ToolReport(index=call.effect.index, progress=progress, total=total, message=message)
         with self._news_lock:
             is_first = call not in self._news
@@ -305,11 +309,11 @@ def _answer_in_time(effect: Invoke, until: float) -> object:
 
 
 def _drop(answer: object) -> None:
-    """What becomes of a late answer that changes nothing."""
+    """Drop a late answer."""
 
 
 def _run_heard(call: _Started) -> ToolDone:
-    """Run a call in this thread, where nothing can be told until it ends."""
+    """Run a call in this thread. Its reports can be told only after it ends."""
     effect = call.effect
     reports: list[ToolReport] = []
 
@@ -333,7 +337,7 @@ def _keep(
 
 
 def _leave(call: _Started) -> None:
-    """Nobody waits for the call any longer. A tool that waits for something else can end that wait."""
+    """Tell a call that the turn no longer waits for it. A tool that waits itself can then stop waiting."""
     for tell in call.effect.context._left:
         tell()
 
@@ -342,8 +346,8 @@ def _now() -> Moment:
     return Moment(time.time_ns() // 1_000_000, time.monotonic())
 
 
-# Functions and not bound methods of an instance: those would make a reference cycle, which only the garbage
-# collector can free.
+# Functions, not bound methods: bound methods of an instance would make a reference cycle, which only the
+# garbage collector can free.
 _PERFORM: Final[Mapping[type, Callable[[BlockingEdge, Any], Any]]] = {
     Clock: lambda edge, effect: _now(),
     CallModel: BlockingEdge._call_model,

@@ -1,7 +1,7 @@
 """Ends the wait of a task from outside: when its time is over, or when it is interrupted.
 
-Owns: the timer, and the question who asked for a cancellation. Must never know: what is awaited, or what its
-end means.
+Owns: the timer, and the decision who has cancelled: the timer, or the caller. Must never know: the awaited
+work, or the meaning of its end.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ __all__ = ["Ended", "Wait"]
 Ended: TypeAlias = Literal["late", "interrupted"]
 
 _AGAIN_SECONDS: Final = 0.02
-"""Pause between two looks at a wait that is over its time, until it has ended."""
+"""The pause before the next look at a wait that has not ended in time."""
 
 
 class Wait:
     """The waits of one task, one after another, each between `begin` and `over`.
 
-    A wait is ended as `asyncio.timeout` does it: the task is cancelled, and the cancellation is taken back
-    when the wait is over. `asyncio.timeout` costs ten times as much, because each has a timer of its own.
-    Here all waits until the same time share one.
+    A wait ends as in `asyncio.timeout`: the task is cancelled, and the cancellation is taken back when the
+    wait is over. `asyncio.timeout` costs ten times as much, because each one has its own timer. Here all
+    waits until the same time share one timer.
 
     Attributes:
         task: The task that waits; None if it does not wait.
@@ -43,7 +43,7 @@ class Wait:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, end: float | None = None) -> None:
-        """The running task begins to wait, at most until `end` on the monotonic clock."""
+        """Begin a wait of the running task, at most until `end` on the monotonic clock."""
         task = self.task = asyncio.current_task()
         self._asked_before = task.cancelling() if task is not None else 0
         self._is_limited = end is not None
@@ -69,13 +69,15 @@ class Wait:
             self._cancel("late")
             return
         # Other code has cancelled the task already. It may recognise its cancellation by the message, as the
-        # scopes of anyio do, and a second one would replace that message. If the wait goes on nevertheless,
-        # it is ended a moment later.
+        # scopes of anyio do, and a second cancellation would replace that message. So look again a moment
+        # later, and end the wait then if it still goes on.
         self._timer = asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._ring)
 
     def interrupt(self) -> None:
-        """End the wait, also one that is cleaning up after its time was over. Nothing happens without a wait,
-        or if it was interrupted before."""
+        """End the wait, also one that is cleaning up after its time was over.
+
+        Without a wait, or after an earlier interruption, nothing happens.
+        """
         if self._ended != "interrupted":
             self._cancel("interrupted")
 
@@ -92,7 +94,7 @@ class Wait:
         return self._ended
 
     def over(self) -> None:
-        """The wait is over, in any way: take back the cancellations that were asked for here."""
+        """End the wait, and take back the cancellations that this object has asked for."""
         task, self.task = self.task, None
         self._ended = None
         while self._asked:
