@@ -118,7 +118,7 @@ SETTING = Recipe(
         ),
         Edit(
             "goaitools_py/types/options.py",
-            "            `ProviderCompaction`. None asks for nothing.\n",
+            "            `ProviderCompaction`. None asks for no cut.\n",
             '        service_tier: The provider\'s word for how fast it answers, such as "auto".\n',
         ),
         Edit(
@@ -179,7 +179,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 
-from ..errors import StateConflictError
+from ..types.errors import StateConflictError
 from . import common
 from .base import Stored
 

@@ -42,6 +42,12 @@ def turn_with(server: Any, wire: API, *steps: Any) -> tuple[list[str], Any]:
     return asyncio.run(main())
 
 
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The warnings of this package."""
+    ours = [record for record in caplog.records if record.name.startswith("goaitools_py")]
+    return [record.getMessage() for record in ours if record.levelno >= logging.WARNING]
+
+
 @pytest.mark.parametrize("depth", [1, 20, 27, 28, 29, 30, 31, 32, 33, 40, 64, 90])
 @pytest.mark.parametrize("wire", ["openai", "openai-responses", "anthropic"])
 def test_a_schema_of_any_depth_leaves_the_others(
@@ -56,7 +62,7 @@ def test_a_schema_of_any_depth_leaves_the_others(
     names, result = turn_with(listing(lambda _: ListToolsResult(tools=tools)), wire)
 
     assert result.text == "Done."
-    told = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    told = warnings_of(caplog)
     assert (names, told) in ((["deep", "good"], []), (["good"], [LEFT_OUT]))
     assert ("deep" in names) == (depth < 29)
 
@@ -86,7 +92,7 @@ def test_a_deep_schema_of_a_program_leaves_the_others(depth: int, caplog: pytest
     names, result = turn_with(program(depth), "openai", Calls([("good", {})]))
 
     assert result.text == "Done."
-    told = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    told = warnings_of(caplog)
     assert (names, told) == ((["deep", "good"], []) if depth == 20 else (["good"], [LEFT_OUT]))
 
 

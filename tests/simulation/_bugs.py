@@ -239,18 +239,18 @@ class Bug(NamedTuple):
 
 BUGS: Final[dict[str, Bug]] = {
     "no compare-and-swap": Bug(Rows, "save", _blind_save, "took place twice"),
-    "a release of somebody else's lease": Bug(Rows, "release", _release_any, "got the lease of", 111),
-    "a lease without an end": Bug(Rows, "take", _for_ever, "the run does not end", 35),
+    "a release of somebody else's lease": Bug(Rows, "release", _release_any, "got the lease of", 364),
+    "a lease without an end": Bug(Rows, "take", _for_ever, "the run does not end", 86),
     "no claim before a tool": Bug(KeptTurn, "__init__", _unclaimed, "took place twice", 12),
     "a checkpoint after the tool instead of before": Bug(
-        calling, "_start", _started_first, "took place twice", 144
+        calling, "_start", _started_first, "took place twice", 175
     ),
     "an approval that comes again runs the call again": Bug(
-        calling, "_is_used_up", _never, "took place twice", 39
+        calling, "_is_used_up", _never, "took place twice", 34
     ),
     "a save that leaves out its parts": Bug(row_parts, "pieces_of", _without_parts, "parts of", 4),
     "a deleted conversation comes back": Bug(
-        row.Row, "_look", _beginning_anew, "^[me].* was deleted in", 1_140
+        row.Row, "_look", _beginning_anew, "^[me].* was deleted in", 1_418
     ),
     "an erasure that keeps the row": Bug(facade, "erasing", _erasing_nothing, "^erase .* is there", 92),
     "a redaction that does nothing": Bug(privacy, "_redacted", _as_stored, "^redact .* is there", 55),
@@ -259,7 +259,7 @@ BUGS: Final[dict[str, Bug]] = {
     ),
     "a redaction that leaves the archive": Bug(passes, "cuts_of", _empty, "is in its archive", 2_386),
     "a cancelled turn is never saved": Bug(KeptTurn, "settle", _unsaved, "and then cancelled", 291),
-    "a failed turn leaves its replies out": Bug(KeptTurn, "_left_by", _forgetful, "was paid for", 2_847),
+    "a failed turn leaves its replies out": Bug(KeptTurn, "_left_by", _forgetful, "was paid for", 2_658),
     "a refused message is not taken back": Bug(KeptTurn, "_left_by", _still_waiting, "and handed back", 101),
     "the newest finished turn id is lost in a rebase": Bug(
         row, "rebase_state", _without_newest("ring"), "stands in .* twice", 7
@@ -268,11 +268,11 @@ BUGS: Final[dict[str, Bug]] = {
         row, "rebase_state", _without_newest("turn"), "stands in .* twice", 12
     ),
     "a rebase leaves out what others added": Bug(row, "rebase_state", _mine_alone, "is lost", 7),
-    "an update is lost in a rebase": Bug(row, "rebase_state", _without_about, "was said of .* is lost", 33),
+    "an update is lost in a rebase": Bug(row, "rebase_state", _without_about, "was said of .* is lost", 52),
     "a cut without its record": Bug(cut, "with_record", _unrecorded, "was acknowledged .* is lost", 4),
     "an undone cut takes a turn along": Bug(changes, "undo_cut", _with_the_newest_gone, "is lost", 233),
     "a conversion without what waits": Bug(conversion, "_inbox", _empty, "was acknowledged .* is lost", 171),
-    "a fallback that begins anew": Bug(relay, "_plan_after", _from_the_beginning, "twice", 2_212),
+    "a fallback that begins anew": Bug(relay, "_plan_after", _from_the_beginning, "twice", 3_521),
     "calls that stay open": Bug(steps, "_with_results", _as_it_was, "refused: "),
     "a reply that is stored as one of a tool": Bug(
         steps, "add_reply", _of_a_tool, "the history of .* would be refused", 16

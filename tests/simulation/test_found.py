@@ -84,7 +84,7 @@ FOUND = {
         wire="openai-responses",
     ),
     "a copied process gave other answers than the one that it was copied from": schedule(
-        8014329,
+        8014366,
         Act("send", 1, save="checkpoint", rounds=(("ask",),), choice=0.9660950564720171),
         Act("answer", 2, choice=0.80680907718058, faults=(Fault(1, "pause", 1.5),)),
         Act(
