@@ -34,7 +34,7 @@ class BenchedWire:
     create: str
     model: str
     path: str
-    answer: bytes
+    answer: Callable[[int], bytes]
     translated: Callable[[Iterable[Turn]], History]
     backend: Callable[[httpx2.BaseTransport], Any]
     client: Callable[[httpx2.BaseTransport], Any]
@@ -43,9 +43,13 @@ class BenchedWire:
     events: Callable[[int], Iterator[bytes]]
     sdk_stream: Callable[[bytes], object]
 
-    def instant(self) -> httpx2.BaseTransport:
-        """What an HTTP client sends over: no socket, always the same answer."""
-        return _Instant(self.answer)
+    def instant(self, input_tokens: int = 1200) -> httpx2.BaseTransport:
+        """What an HTTP client sends over: no socket, always the same answer, whose usage has so many tokens.
+
+        Give about as many as the history has. After far fewer, a turn checks whether the server cut the
+        prompt, and reads the whole history for that.
+        """
+        return _Instant(self.answer(input_tokens))
 
 
 class _Instant(httpx2.BaseTransport):
@@ -183,7 +187,11 @@ def _items(turns: Iterable[Turn]) -> History:
     return items
 
 
-def _responses_answer() -> dict[str, Any]:
+def _chat_answer(input_tokens: int) -> bytes:
+    return answer({"role": "assistant", "content": ANSWER_TEXT}, prompt_tokens=input_tokens)
+
+
+def _responses_answer(input_tokens: int = 1200) -> dict[str, Any]:
     return {
         "id": f"resp_{_ID}",
         "object": "response",
@@ -201,11 +209,11 @@ def _responses_answer() -> dict[str, Any]:
         "tools": [],
         "top_p": 1.0,
         "usage": {
-            "input_tokens": 1200,
+            "input_tokens": input_tokens,
             "input_tokens_details": {"cached_tokens": 0},
             "output_tokens": 20,
             "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": 1220,
+            "total_tokens": input_tokens + 20,
         },
     }
 
@@ -305,7 +313,7 @@ def _text(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def _claude_answer() -> dict[str, Any]:
+def _claude_answer(input_tokens: int = 1200) -> dict[str, Any]:
     return {
         "id": "msg_0123456789abcdefghijkl",
         "type": "message",
@@ -317,7 +325,7 @@ def _claude_answer() -> dict[str, Any]:
         "usage": {
             "input_tokens": 12,
             "cache_creation_input_tokens": 40,
-            "cache_read_input_tokens": 1148,
+            "cache_read_input_tokens": input_tokens - 52,
             "output_tokens": 20,
             "service_tier": "standard",
         },
@@ -392,7 +400,7 @@ WIRES = {
             create="chat.completions.create()",
             model=MODEL,
             path="/chat/completions",
-            answer=answer({"role": "assistant", "content": ANSWER_TEXT}),
+            answer=_chat_answer,
             translated=_chat_history,
             backend=_chat_backend,
             client=_openai_client,
@@ -406,7 +414,7 @@ WIRES = {
             create="responses.create()",
             model=MODEL,
             path="/responses",
-            answer=compact(_responses_answer()),
+            answer=lambda tokens: compact(_responses_answer(tokens)),
             translated=_items,
             backend=_responses_backend,
             client=_openai_client,
@@ -420,7 +428,7 @@ WIRES = {
             create="messages.create()",
             model=_CLAUDE,
             path="/v1/messages",
-            answer=compact(_claude_answer()),
+            answer=lambda tokens: compact(_claude_answer(tokens)),
             translated=_claude_history,
             backend=_claude_backend,
             client=_claude_client,

@@ -125,15 +125,16 @@ def _around(size: int) -> Sequence[int]:
 
 def _sides(wire: BenchedWire, size: int) -> dict[str, Callable[[], object]]:
     history = _history(wire, size)
-    client = wire.client(wire.instant())
-    backend = wire.backend(wire.instant())
+    tokens = max(1200, len(json.dumps(history)) // 4)
+    client = wire.client(wire.instant(tokens))
+    backend = wire.backend(wire.instant(tokens))
     chat = Chat(backend)
     dialect = backend.dialect
     blobs = [state_from_messages(wire.name, _history(wire, size + more)) for more in _around(size)]
     given, decoded = cycle(blobs), cycle(blobs)
     json_blob = json.dumps(history)
     question = dialect.entries([user(QUESTION)])
-    reply = dialect.reply(wire.answer).entries
+    reply = dialect.reply(wire.answer(tokens)).entries
     body = wire.body([*history, json.loads(question[0])])
 
     def ours() -> object:

@@ -214,8 +214,9 @@ class AsyncTurn(_Handle[T]):
     async def cancel(self) -> None:
         """Cancel the turn at this point; `state` stays valid. After the turn's end nothing happens.
 
-        Any task of the loop may call this. The iteration of a reader in another task ends at once. When this
-        returns, the response is closed, and the running tools are cancelled.
+        Any task of the loop may call this, for example the task of a stop button. The iteration of a reader
+        in another task ends at once. When this returns, the response is closed, and the running tools are
+        cancelled: a coroutine stops at its `await`; a tool in a worker thread cannot be stopped, and runs on.
         """
         await self._steps.aclose()
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from goaitools_py import Chat, ChatResult, ModelSettings
-from goaitools_py.backends.base import ModelRequest
+from goaitools_py.backends.base import Dialect, ModelRequest
+from goaitools_py.backends.dialects import dialect_of
+from goaitools_py.backends.read_entries import read_entries
 from goaitools_py.compaction import (
     CompactionRequest,
     Compactor,
@@ -23,11 +25,11 @@ from goaitools_py.state import blob as blobs
 from goaitools_py.state.blob import Kind
 from goaitools_py.state.segments import stored_segment
 from goaitools_py.state.state import closed_turns, load_state
-from goaitools_py.states import convert_state, inspect_state
+from goaitools_py.states import convert_state, inspect_state, state_from_messages
 from goaitools_py.testing import Raw, ScriptedBackend
 from goaitools_py.tokens import Gauge
 from goaitools_py.types.errors import StateError
-from goaitools_py.types.messages import Usage
+from goaitools_py.types.messages import Message, Text, Usage
 
 from ..backends.test_bills import streamed, whole
 from ._reading import ALL, ANTHROPIC, CHAT, RESPONSES
@@ -291,6 +293,28 @@ def test_a_strategy_sees_the_window(face: Any, wire: str, run: Any) -> None:
 
     assert seen
     assert seen[0] == (2_050, 2_050)
+
+
+@pytest.mark.parametrize("wire", ALL)
+@pytest.mark.parametrize(("bytes_per_token", "reads_all"), [(3, False), (5, False), (100, True)])
+def test_an_imported_history_is_read_only_after_a_small_count(
+    face: Any, wire: str, run: Any, monkeypatch: pytest.MonkeyPatch, bytes_per_token: int, reads_all: bool
+) -> None:
+    """Its tokens are unknown before its first turn. A usual count costs no look at the old entries."""
+    history = [Message(role=role, parts=(Text(STORY),)) for role in ("user", "assistant")] * 20
+    entries = dialect_of(wire).entries(history)
+    state = state_from_messages(wire, [json.loads(entry) for entry in entries])
+    read: list[int] = []
+
+    def reading(dialect: Dialect, entries: Sequence[bytes]) -> tuple[Message, ...]:
+        read.append(len(entries))
+        return read_entries(dialect, entries)
+
+    monkeypatch.setattr("goaitools_py.open_turn.meter.read_entries", reading)
+    tokens = sum(map(len, entries)) // bytes_per_token
+    run(face.chat(ScriptedBackend(counted(wire, tokens), wire=wire)), state, user="And?")
+
+    assert (max(read, default=0) >= 40) is reads_all
 
 
 # ---------------------------------------------------------------------------------- another window
