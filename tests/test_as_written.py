@@ -17,7 +17,7 @@ from goaitools_py.base.escaping import visible
 from goaitools_py.cli.arguments import pretty
 from goaitools_py.cli.told import waiting_lines
 from goaitools_py.frontends import AGUI, AISDK, PLAIN_JSON, FrontEnd
-from goaitools_py.frontends.aisdk.calls import input_of, output_of
+from goaitools_py.frontends.aisdk_messages import input_of, output_of
 from goaitools_py.testing import Calls, ScriptedBackend
 from goaitools_py.tools import Tool
 from goaitools_py.types.messages import ToolCall

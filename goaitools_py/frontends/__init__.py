@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from .agui import AGUI
 from .aisdk import AISDK
-from .base import Ask, AskError, CarryingFrontEnd, FrontEnd, FrontStream, Shown, SnapshotFrontEnd
-from .pieces import Called, Piece, Reasoned, Returned, Said, Step, Waits, pieces_of, pieces_since
+from .client_problems import Problem, ProblemError, problem_of
+from .event_frames import KEEP_ALIVE
+from .front_end import Ask, AskError, CarryingFrontEnd, FrontEnd, FrontStream, Shown, SnapshotFrontEnd
 from .plain import PLAIN_JSON
-from .problems import Problem, ProblemError, problem_of
-from .sse import KEEP_ALIVE
+from .reply_pieces import Called, Piece, Reasoned, Returned, Said, Step, Waits, pieces_of, pieces_since
 
 __all__ = [
     "AGUI",

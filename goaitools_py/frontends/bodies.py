@@ -18,7 +18,7 @@ import orjson
 from ..base import rawjson
 from ..types.messages import Audio, Document, Image, Part
 from ..types.render import file_block
-from .base import AskError
+from .front_end import AskError
 
 __all__ = [
     "MAX_ID_CHARACTERS",

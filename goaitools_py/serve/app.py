@@ -22,7 +22,7 @@ from ..chat.kept.facade import ConversationSnapshot, PartsPlace, Save
 from ..chat.kept.summaries import summaries_of
 from ..frontends import AISDK, PLAIN_JSON, Ask, AskError, FrontEnd, SnapshotFrontEnd
 from ..frontends.bodies import MAX_ID_CHARACTERS
-from ..frontends.plain.showing import pending_of, result_of
+from ..frontends.plain import pending_of, result_of
 from ..state.codec import SUITE_PLAIN, UNBOUND
 from ..stores.base import AsyncLeasing, AsyncListing, AsyncStopping, AsyncStore
 from .carried import CarriedApp, Revisions

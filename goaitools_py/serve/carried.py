@@ -33,8 +33,8 @@ from ..frontends import (
     ProblemError,
     problem_of,
 )
-from ..frontends.plain.showing import pending_of, result_of
-from ..frontends.states import state_of
+from ..frontends.event_frames import state_of
+from ..frontends.plain import pending_of, result_of
 from ..open_turn.turn_ids import key_of, said_under
 from ..state.state import load_state
 from ..states import inspect_state, pending_calls, read_history, state_from_text, state_to_text

@@ -27,7 +27,7 @@ from ...base.values import Value
 from ...chat.async_chat import AsyncChat
 from ...chat.kept.facade import ConversationSnapshot
 from ...frontends import PLAIN_JSON, AskError
-from ...frontends.plain.showing import pending_of
+from ...frontends.plain import pending_of
 from ...history.export import import_state
 from ...history.info import inspect_state
 from ...stores.base import AsyncListing, AsyncStore

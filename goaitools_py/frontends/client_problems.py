@@ -10,7 +10,7 @@ from typing import Any
 
 from ..base.values import Value
 from ..types import errors
-from .base import AskError
+from .front_end import AskError
 
 __all__ = ["Problem", "ProblemError", "problem_of"]
 

@@ -15,7 +15,7 @@ from ..types.errors import GoAIToolsError
 from ..types.events import Event
 from ..types.messages import Part
 from ..types.tools import ToolReturn
-from .pieces import Piece
+from .reply_pieces import Piece
 
 __all__ = ["Ask", "AskError", "CarryingFrontEnd", "FrontEnd", "FrontStream", "Shown", "SnapshotFrontEnd"]
 

@@ -1,6 +1,7 @@
-"""Writes a turn as the chunks of the AI SDK's UI message stream.
+"""The AI SDK (npm ``ai``, versions 6 and 7): ``useChat`` and its like talk to a conversation.
 
-Owns: the order and the members of the chunks. Must never know: HTTP, or who listens.
+Owns: the front end `AISDK`, and the order and the members of the chunks of its UI message stream. Must never
+know: HTTP, a store, or who listens.
 
 ``uiMessageChunkSchema`` in npm ``ai`` 6 defines the chunks; 7 knows all of them. Each chunk has only
 members that 6 knows. Each reply of the model is one step. A step has at most one part with text and one with
@@ -9,20 +10,20 @@ reasoning, as the stored reply has, so that a page looks the same after a reload
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from ...types.events import Compacted, ContextWarning, Event, ToolProgress, TurnCompleted, TurnStarted
-from ...types.result import ChatResult
-from ..base import FrontStream
-from ..pieces import Called, Piece, Reasoned, Returned, Said, Step, Waits, pieces_of_event
-from ..problems import problem_of
-from ..progress import progress_of
-from ..sse import frame
-from ..states import state_of
-from .calls import BAD_INPUT, input_of, is_inside, output_of
+from ..history.turns import History
+from ..types.answers import PendingCall
+from ..types.events import Compacted, ContextWarning, Event, ToolProgress, TurnCompleted, TurnStarted
+from ..types.result import ChatResult
+from .aisdk_messages import BAD_INPUT, input_of, is_inside, output_of, read_aisdk, ui_messages
+from .client_problems import problem_of
+from .event_frames import HEADERS, frame, progress_of, state_of
+from .front_end import Ask, CarryingFrontEnd, FrontEnd, FrontStream
+from .reply_pieces import Called, Piece, Reasoned, Returned, Said, Step, Waits, pieces_of_event
 
-__all__ = ["UIMessageStream"]
+__all__ = ["AISDK", "UIMessageStream"]
 
 _DONE: Final = frame(b"[DONE]")
 
@@ -210,3 +211,30 @@ def _notice(name: str, data: dict[str, Any]) -> Chunk:
 
 def _frames(chunks: Iterable[Chunk]) -> list[bytes]:
     return [frame(chunk) for chunk in chunks]
+
+
+class _AISDK(CarryingFrontEnd):
+    """The UI message stream of the AI SDK, versions 6 and 7."""
+
+    name: str = "aisdk"
+    headers: Mapping[str, str] = {**HEADERS, "x-vercel-ai-ui-message-stream": "v1"}
+
+    def __init__(self, *, carries: bool = False) -> None:
+        self._carries = carries
+
+    def carrying(self) -> FrontEnd:
+        return _AISDK(carries=True)
+
+    def read(self, body: bytes) -> Ask:
+        return read_aisdk(body, carries=self._carries)
+
+    def stream(self, *, before: Sequence[Piece] = (), goes_on: bool = False) -> FrontStream:
+        return UIMessageStream(before, goes_on=goes_on, carries=self._carries)
+
+    def history(
+        self, history: History, *, conversation_id: str, pending: Sequence[PendingCall] = ()
+    ) -> list[dict[str, Any]]:
+        return ui_messages(history, conversation_id=conversation_id, pending=pending)
+
+
+AISDK: Final[CarryingFrontEnd] = _AISDK()

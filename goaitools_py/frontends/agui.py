@@ -1,6 +1,7 @@
-"""Writes a turn as the events of AG-UI.
+"""AG-UI, protocol 1.0 (npm ``@ag-ui/client``, CopilotKit and others): agents talk to a conversation.
 
-Owns: the order and the members of the events. Must never know: HTTP, or who listens.
+Owns: the front end `AGUI`, and the order and the members of its events. Must never know: HTTP, a store, or
+who listens. It writes JSON itself and needs no package.
 
 ``EventSchema`` in npm ``@ag-ui/core`` 1.0 defines the events. A client that has not named its protocol
 version gets no member that came with 1.0, except for the outcome with approvals: a client needs it.
@@ -9,11 +10,13 @@ A call is begun once in a client: a second ``TOOL_CALL_ARGS`` would be joined to
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from ...types.answers import PendingCall
-from ...types.events import (
+from ..history.turns import History
+from ..types.answers import PendingCall
+from ..types.events import (
     Compacted,
     ContextWarning,
     Event,
@@ -22,16 +25,23 @@ from ...types.events import (
     TurnCompleted,
     TurnStarted,
 )
-from ...types.result import ChatResult
-from ..base import FrontStream, Shown
-from ..pieces import Called, Piece, Reasoned, Returned, Said, Step, pieces_of_event
-from ..problems import problem_of
-from ..progress import progress_of
-from ..sse import frame
-from .asking import AGUIAsk
-from .showing import Told, agui_messages, reasoning_id, result_id, result_metadata, step_id
+from ..types.result import ChatResult
+from .agui_messages import (
+    AGUIAsk,
+    StreamedReply,
+    agui_messages,
+    read_agui,
+    reasoning_id,
+    result_id,
+    result_metadata,
+    step_id,
+)
+from .client_problems import problem_of
+from .event_frames import HEADERS, frame, progress_of
+from .front_end import Ask, FrontEnd, FrontStream, Shown, SnapshotFrontEnd
+from .reply_pieces import Called, Piece, Reasoned, Returned, Said, Step, pieces_of_event
 
-__all__ = ["AGUIStream"]
+__all__ = ["AGUI", "AGUIStream"]
 
 _VERSION: Final = "1.0"
 
@@ -138,7 +148,7 @@ class AGUIStream(FrontStream):
             shown.history,
             conversation_id=shown.conversation_id,
             pending=shown.pending,
-            told=Told(self._ref, self._before) if self._ref else None,
+            told=StreamedReply(self._ref, self._before) if self._ref else None,
         )
         for piece in self._before:
             self._note(piece)
@@ -272,3 +282,42 @@ def _usage(result: ChatResult[Any]) -> Chunk:
 
 def _frames(chunks: Iterable[Chunk]) -> list[bytes]:
     return [frame(chunk) for chunk in chunks]
+
+
+_numbers = itertools.count(1)
+
+
+class _AGUI(SnapshotFrontEnd):
+    """The events of AG-UI 1.0. Clients of an older version get no newer members."""
+
+    name: str = "agui"
+    headers: Mapping[str, str] = HEADERS
+
+    def read(self, body: bytes) -> Ask:
+        return read_agui(body)
+
+    def stream(self, *, before: Sequence[Piece] = (), goes_on: bool = False) -> FrontStream:
+        return AGUIStream(before, goes_on=goes_on)
+
+    def answering(self, ask: Ask, shown: Shown | None) -> FrontEnd:
+        return _AGUIAnswer(ask if isinstance(ask, AGUIAsk) else AGUIAsk(conversation=ask.conversation), shown)
+
+    def history(
+        self, history: History, *, conversation_id: str, pending: Sequence[PendingCall] = ()
+    ) -> list[dict[str, Any]]:
+        return agui_messages(history, conversation_id=conversation_id, pending=pending)
+
+
+class _AGUIAnswer(_AGUI):
+    """The answer to one request: it names the client's thread and run."""
+
+    def __init__(self, ask: AGUIAsk, shown: Shown | None) -> None:
+        self.name = f"{_AGUI.name} {next(_numbers)}"  # no other answer is the same
+        self._ask = ask
+        self._shown = shown
+
+    def stream(self, *, before: Sequence[Piece] = (), goes_on: bool = False) -> FrontStream:
+        return AGUIStream(before, goes_on=goes_on, ask=self._ask, shown=self._shown)
+
+
+AGUI: Final[SnapshotFrontEnd] = _AGUI()

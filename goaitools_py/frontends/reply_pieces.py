@@ -1,13 +1,13 @@
 """A reply as a sequence of pieces: text, reasoning, calls and results, in the order of their making.
 
-Owns: the pieces, and how events and histories become pieces. So a live stream and a history that is read
-later say the same. Must never know: a front end's protocol.
+Owns: the pieces, how events and histories become pieces, and the ids of a turn's messages. So a live stream
+and a history that is read later say the same, under the same ids. Must never know: a front end's protocol.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import cast
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple, cast
 
 from ..base.values import Value
 from ..history.turns import HistoryIteration, HistoryTurn
@@ -21,7 +21,7 @@ from ..types.events import (
     ToolFinished,
     ToolPending,
 )
-from ..types.messages import CallKind, Message, ToolCall
+from ..types.messages import CallKind, Message, Text, ToolCall
 
 __all__ = [
     "Called",
@@ -30,11 +30,14 @@ __all__ = [
     "Returned",
     "Said",
     "Step",
+    "TurnIds",
     "Waits",
     "parts_of",
     "pieces_of",
     "pieces_of_event",
     "pieces_since",
+    "said_in",
+    "turn_ids",
 ]
 
 
@@ -167,3 +170,35 @@ def pieces_since(pieces: Sequence[Piece], call_ids: Collection[str]) -> tuple[Pi
     """
     made = [at for at, one in enumerate(pieces) if isinstance(one, Called) and one.call.id in call_ids]
     return tuple(pieces[made[-1] + 1 :]) if made else tuple(pieces)
+
+
+class TurnIds(NamedTuple):
+    """The ids of a turn's messages. `said`: one for each message that is not the reply."""
+
+    reply: str
+    said: Iterator[str]
+
+
+def turn_ids(conversation_id: str, turn: HistoryTurn) -> TurnIds:
+    """Name the messages of a turn. The reply has the turn's `turn_ref`, see `Event`."""
+    ref = f"{conversation_id}-{turn.number}"
+    return TurnIds(ref, _ids(ref))
+
+
+def _ids(ref: str) -> Iterator[str]:
+    yield f"{ref}u"
+    number = 2
+    while True:
+        yield f"{ref}u{number}"
+        number += 1
+
+
+def said_in(turn: HistoryTurn) -> list[Message]:
+    """Give the messages of a turn that people see, without its reply: messages of the user, and greetings of
+    the application."""
+    sent = [message for iteration in turn.iterations for message in parts_of(iteration)[0]]
+    return [one for one in sent if one.role in ("user", "assistant") and not one.is_event and _is_shown(one)]
+
+
+def _is_shown(message: Message) -> bool:
+    return bool(message.said) or any(not isinstance(part, Text) for part in message.parts)
