@@ -1,6 +1,7 @@
-"""Conversations to measure with: recorded ones, joined to any length, or our own text.
+"""Conversations to measure with, and an instant model that answers in them in the place of a provider.
 
-Owns: where they come from and where a turn ends. Must never know: what is measured with them.
+Owns: where conversations come from (recorded ones, joined to any length, or our own text), where a turn ends,
+the answer's bytes and the in-process transport. Must never know: the measurement.
 """
 
 from __future__ import annotations
@@ -14,9 +15,24 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import httpx2
 import zstandard
 
-__all__ = ["JSON", "ROOT", "Corpus", "Turn", "compact", "corpus", "data", "records", "turns_of"]
+__all__ = [
+    "ANSWER_TEXT",
+    "JSON",
+    "MODEL",
+    "ROOT",
+    "Corpus",
+    "Turn",
+    "answer",
+    "compact",
+    "corpus",
+    "data",
+    "instant_client",
+    "records",
+    "turns_of",
+]
 
 JSON: TypeAlias = Mapping[str, Any]
 Turn: TypeAlias = tuple[JSON, ...]
@@ -124,4 +140,51 @@ def _self_made() -> Corpus:
     return Corpus(
         source="self-made text, because the recorded conversations are absent (set GOAITOOLS_TEST_DATA)",
         conversations=tuple(tuple(turn(each * 12 + n) for n in range(12)) for each in range(40)),
+    )
+
+
+MODEL = "gpt-4o"
+ANSWER_TEXT = "Your reservation is unchanged. Is there anything else that I can help you with today?"
+
+
+def answer(message: Mapping[str, Any], *, number: int = 0, prompt_tokens: int = 1200) -> bytes:
+    """A chat completion as OpenAI sends it, around a message of the assistant's."""
+    return compact(
+        {
+            "id": f"chatcmpl-{number:032x}",
+            "object": "chat.completion",
+            "created": 1_760_000_000,
+            "model": "gpt-4o-2024-08-06",
+            "choices": [
+                {
+                    "index": 0,
+                    "message": {**message, "refusal": None, "annotations": []},
+                    "logprobs": None,
+                    "finish_reason": "tool_calls" if message.get("tool_calls") else "stop",
+                }
+            ],
+            "usage": {
+                "prompt_tokens": prompt_tokens,
+                "completion_tokens": 20,
+                "total_tokens": prompt_tokens + 20,
+                "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
+                "completion_tokens_details": {
+                    "reasoning_tokens": 0,
+                    "audio_tokens": 0,
+                    "accepted_prediction_tokens": 0,
+                    "rejected_prediction_tokens": 0,
+                },
+            },
+            "service_tier": "default",
+            "system_fingerprint": "fp_0123456789",
+        }
+    )
+
+
+def instant_client() -> httpx2.Client:
+    """An HTTP client that calls a function in place of a server: no socket, always the same answer."""
+    body = answer({"role": "assistant", "content": ANSWER_TEXT})
+    headers = {"content-type": "application/json", "x-request-id": "req_0123456789"}
+    return httpx2.Client(
+        transport=httpx2.MockTransport(lambda _: httpx2.Response(200, headers=headers, content=body))
     )

@@ -33,11 +33,11 @@ def _ours(url: str) -> Any:
 
     from goaitools_py import AsyncChat
     from goaitools_py.backends.openai.backends import AsyncOpenAIChatBackend
-    from goaitools_py.serve import ServeLimits, Who, serve
+    from goaitools_py.serve import Caller, ServeLimits, serve
     from goaitools_py.stores import AsyncMemoryStore
 
-    def whose(request: Request, name: str) -> Who:
-        return Who(name)
+    def whose(request: Request, name: str) -> Caller:
+        return Caller(name)
 
     backend = AsyncOpenAIChatBackend("gpt-5-mini", base_url=f"{url}/v1", api_key="sk-none", timeout=600)
     limits = ServeLimits(turns=10_000, keep_seconds=0)

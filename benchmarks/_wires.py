@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import httpx2
-from _conversations import JSON, Turn, compact
-from _model import ANSWER_TEXT, MODEL, answer
+from _conversations import ANSWER_TEXT, JSON, MODEL, Turn, answer, compact
 
 __all__ = ["WIRES", "BenchedWire", "History"]
 

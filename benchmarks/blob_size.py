@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import zstandard
-from _conversations import JSON, Turn, compact, corpus
-from _model import answer
+from _conversations import JSON, Turn, answer, compact, corpus
 from _report import Figure, Report, at_most, info
 
 from goaitools_py import Chat, ProviderTool, Tool

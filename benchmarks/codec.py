@@ -9,8 +9,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from _conversations import compact, corpus
-from _model import ANSWER_TEXT, MODEL
+from _conversations import ANSWER_TEXT, MODEL, compact, corpus
 from _report import Figure, Report, at_most, info
 from _timing import interleaved
 

@@ -16,9 +16,8 @@ from typing import Any, TypeAlias
 
 import httpx2
 import openai
-from _conversations import corpus
+from _conversations import ANSWER_TEXT, MODEL, answer, corpus
 from _loopback import loopback_model
-from _model import ANSWER_TEXT, MODEL, answer
 from _report import Figure, Report, at_least, info
 
 from goaitools_py import AsyncChat

@@ -11,7 +11,7 @@ import sys
 import tracemalloc
 from collections.abc import Iterator
 
-from _model import MODEL, instant_client
+from _conversations import MODEL, instant_client
 from _report import Report, at_most
 
 from goaitools_py import Chat

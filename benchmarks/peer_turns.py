@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-from _conversations import JSON, corpus
-from _model import ANSWER_TEXT, MODEL, answer
+from _conversations import ANSWER_TEXT, JSON, MODEL, answer, corpus
 from _report import Figure, Report, info
 from _timing import Blocks, interleaved
 from _wires import WIRES

@@ -69,7 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
     runs = [_run(names, short=options.short, silent=options.json) for _ in range(options.runs)]
     reports = runs[-1]
     if options.into is not None:
-        from _numbers import markdown, put_into
+        from _report import markdown, put_into
 
         put_into(options.into, markdown(runs))
     missed = [figure.name for report in reports.values() for figure in report.figures if not figure.ok]

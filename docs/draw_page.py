@@ -40,7 +40,7 @@ async def drawn() -> bytes:
     import uvicorn
 
     from goaitools_py.cli.serve_demo import HINTS, demo_chat
-    from goaitools_py.serve.page.app import PageSettings, page_app
+    from goaitools_py.serve.page.page_app import PageSettings, page_app
     from goaitools_py.stores import AsyncMemoryStore
 
     settings = PageSettings(model="simulator", is_simulated=True, hints=HINTS)

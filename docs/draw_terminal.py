@@ -15,7 +15,7 @@ from typing import Any
 
 from goaitools_py import AsyncChat, tool
 from goaitools_py.backends import AsyncOpenAIChatBackend
-from goaitools_py.cli.tui.app import ChatApp
+from goaitools_py.cli.tui.chat_app import ChatApp
 from goaitools_py.sim import Reply, SimServer
 from goaitools_py.stores import AsyncMemoryStore
 

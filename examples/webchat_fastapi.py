@@ -15,19 +15,19 @@ from fastapi import FastAPI, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
 from goaitools_py import AsyncChat
-from goaitools_py.serve import Refused, Who, serve
+from goaitools_py.serve import Caller, Refused, serve
 from goaitools_py.stores import AsyncSQLiteStore
 
 PAGE = Path(__file__).with_name("webchat_page.html")
 users: dict[str, str] = {}  # session -> user; a database in your program
 
 
-def whose(request: Request, name: str) -> Who:
+def whose(request: Request, name: str) -> Caller:
     """Say whose conversation it is. The key begins with the user, so nobody reads what is another user's."""
     user = users.get(request.cookies.get("session", ""))
     if user is None:
         raise Refused(401)
-    return Who(f"{user}/{name}", owner=user, prefix=f"{user}/")
+    return Caller(f"{user}/{name}", owner=user, prefix=f"{user}/")
 
 
 chat = AsyncChat(os.environ.get("GOAITOOLS_MODEL", "sim"), system="You are a game guide.")

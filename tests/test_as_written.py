@@ -14,8 +14,7 @@ import pytest
 
 from goaitools_py import Approve, AsyncChat, Chat, PendingCall, ToolReturn, tool
 from goaitools_py.base.escaping import visible
-from goaitools_py.cli.arguments import pretty
-from goaitools_py.cli.told import waiting_lines
+from goaitools_py.cli.summary_lines import pretty, waiting_lines
 from goaitools_py.frontends import AGUI, AISDK, PLAIN_JSON, FrontEnd
 from goaitools_py.frontends.aisdk_messages import input_of, output_of
 from goaitools_py.testing import Calls, ScriptedBackend

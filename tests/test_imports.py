@@ -334,4 +334,4 @@ def test_nothing_can_run_what_it_reads() -> None:
 
     found = [name for name, path in MODULES.items() if forbidden.search(path.read_text(encoding="utf-8"))]
 
-    assert found == ["cli.toolbox"]
+    assert found == ["cli.chat_options"]

@@ -8,19 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from goaitools_py.cli.checks import _EXTRAS, _NEEDED
+from goaitools_py.cli.doctor_checks import _EXTRAS, _NEEDED
 from tests._packages import NAME, ROOT, all_of, declared, distributions, extras_of, plain
 
 PACKAGE = ROOT / "goaitools_py"
 
 OPTIONAL = {
     "backends/http/client.py": {"aiohttp"},
-    "cli/async_stores.py": {"redis", "sqlalchemy"},
-    "cli/chat.py": {"tui"},
+    "cli/store_urls.py": {"redis", "sqlalchemy"},
+    "cli/chat_command.py": {"tui"},
     "cli/serve.py": {"serve"},
     "cli/store.py": {"redis", "sqlalchemy"},
-    "cli/stores.py": {"redis", "sqlalchemy"},
-    "cli/toolbox.py": {"mcp"},
+    "cli/chat_options.py": {"mcp"},
     "cli/tui": {"tui"},
     "cli/upgrading.py": {"sqlalchemy"},
     "integrations/django": {"django"},

@@ -20,7 +20,7 @@ import pytest
 from goaitools_py import Chat
 from goaitools_py.cli import _parser
 from goaitools_py.cli import table as commands
-from goaitools_py.cli.commands import COMMANDS
+from goaitools_py.cli.chat_input import COMMANDS
 from goaitools_py.types import errors, events
 from goaitools_py.types.options import OPTION_NAMES, resolve
 

@@ -37,7 +37,7 @@ async function comeBack(): Promise<boolean> {
 
 function whole(
   data: Schemas["TurnResult"] | Schemas["StoppedTurn"] | { data: string } | undefined,
-  error: Schemas["Problem"] | undefined,
+  error: Schemas["ProblemDocument"] | undefined,
 ): Schemas["TurnResult"] {
   if (error) throw new Error(`${error.status} ${error.title}`);
   if (!data || !("text" in data)) throw new Error("The turn was stopped.");

@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from .output import add_json, show_json
+from .text_output import add_json, show_json
 
 __all__ = ["add_to"]
 
@@ -20,7 +20,7 @@ _HOW: Final = {
 }
 
 
-class _Option(NamedTuple):
+class _OptionWords(NamedTuple):
     """An option. `values`: all that may follow it; empty if anything may, such as a file."""
 
     names: tuple[str, ...]
@@ -29,12 +29,12 @@ class _Option(NamedTuple):
     values: tuple[str, ...] = ()
 
 
-class _Known(NamedTuple):
+class _CommandWords(NamedTuple):
     """The possible words after a command."""
 
     name: str
     help: str
-    options: tuple[_Option, ...]
+    options: tuple[_OptionWords, ...]
     words: tuple[str, ...]
 
     @property
@@ -72,23 +72,23 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _known(table: Mapping[str, Any]) -> Iterator[_Known]:
+def _known(table: Mapping[str, Any]) -> Iterator[_CommandWords]:
     """Every command with its options, from its own parser."""
     for name, command in table.items():
         commands = argparse.ArgumentParser().add_subparsers()
         command.add(commands)
-        options: dict[str, _Option] = {}
+        options: dict[str, _OptionWords] = {}
         words: list[str] = []
         _read(commands.choices[name], options, words)
-        yield _Known(name, command.help, tuple(options.values()), tuple(words))
+        yield _CommandWords(name, command.help, tuple(options.values()), tuple(words))
 
 
-def _read(parser: argparse.ArgumentParser, options: dict[str, _Option], words: list[str]) -> None:
+def _read(parser: argparse.ArgumentParser, options: dict[str, _OptionWords], words: list[str]) -> None:
     for action in parser._actions:
         if action.help == argparse.SUPPRESS:
             continue
         if action.option_strings:
-            option = _Option(
+            option = _OptionWords(
                 tuple(action.option_strings),
                 action.nargs != 0,
                 (action.help or "").partition(";")[0].partition(" (")[0].partition(":")[0],
@@ -101,7 +101,7 @@ def _read(parser: argparse.ArgumentParser, options: dict[str, _Option], words: l
                 _read(inner, options, words)
 
 
-def _bash(known: list[_Known]) -> Iterator[str]:
+def _bash(known: list[_CommandWords]) -> Iterator[str]:
     yield "_goaitools() {"
     yield '    local cur="${COMP_WORDS[COMP_CWORD]}" words="" IFS=$' + r"' \t\n'"
     yield '    if [ "$COMP_CWORD" -eq 1 ]; then'
@@ -131,7 +131,7 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("\\", "").replace("'", "") + "'"
 
 
-def _zsh(known: list[_Known]) -> Iterator[str]:
+def _zsh(known: list[_CommandWords]) -> Iterator[str]:
     yield "#compdef goaitools"
     yield "_goaitools() {"
     yield "    if (( CURRENT == 2 )); then"
@@ -156,7 +156,7 @@ def _zsh(known: list[_Known]) -> Iterator[str]:
     yield 'if [ "$funcstack[1]" = "_goaitools" ]; then _goaitools "$@"; else compdef _goaitools goaitools; fi'
 
 
-def _fish(known: list[_Known]) -> Iterator[str]:
+def _fish(known: list[_CommandWords]) -> Iterator[str]:
     yield "function __goaitools_runs"
     yield "    set -l words (commandline -opc)"
     yield '    test (count $words) -ge 2; and test "$words[2]" = $argv[1]'
@@ -178,7 +178,7 @@ def _fish(known: list[_Known]) -> Iterator[str]:
             yield f"complete -c goaitools {seen} {names}{value} -d {_quoted(option.help)}"
 
 
-_SCRIPTS: Final[dict[str, Callable[[list[_Known]], Iterator[str]]]] = {
+_SCRIPTS: Final[dict[str, Callable[[list[_CommandWords]], Iterator[str]]]] = {
     "bash": _bash,
     "zsh": _zsh,
     "fish": _fish,

@@ -10,10 +10,9 @@ from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
-from .output import add_json, show_json
 from .source import Source, add_source, opened_source
-from .stores import has_store, opened_store, shown_url
-from .terminal import WIDTH, columns, printable
+from .store_urls import has_store, opened_store, shown_url
+from .text_output import WIDTH, add_json, columns, printable, show_json
 
 if TYPE_CHECKING:
     from ..history.info import StateInfo

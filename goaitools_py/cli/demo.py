@@ -1,10 +1,11 @@
-"""`goaitools demo`: a conversation that survives a restart, offline, with only this package.
+"""`goaitools demo` and `goaitools sim`: a conversation that survives a restart, and the simulator.
 
-Owns: the simulator, the two processes, and the verdict. Must never know: the text of the conversation.
+Owns: the options of both commands, the simulator, the two processes, and the verdict. Must never know: the
+text of the conversation, or how a request is answered.
 
-There are three processes. This one replaces the provider: it serves the simulator, which answers from the
-content of each request and remembers nothing. The other two are the application before and after a restart.
-The second one gets only a SQLite file from the first.
+The demonstration has three processes. This one replaces the provider: it serves the simulator, which answers
+from the content of each request and remembers nothing. The other two are the application before and after a
+restart. The second one gets only a SQLite file from the first.
 """
 
 from __future__ import annotations
@@ -18,13 +19,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .output import show_json
-from .terminal import WIDTH, columns, counted
+from .text_output import WIDTH, columns, counted, show_json
 
 if TYPE_CHECKING:
     from ..sim import SimServer
 
-__all__ = ["add_to"]
+__all__ = ["add_sim", "add_to"]
 
 _HALVES = ("before", "after")
 _STANDARD_ERROR = 2
@@ -123,3 +123,30 @@ def _run_half(half: str, sim: SimServer, database: Path, *, aside: bool) -> int:
     if not code:
         print(f"\n  Process {process.pid} has ended. What is left of it is the database.", flush=True)
     return code
+
+
+def add_sim(commands: Any) -> None:
+    """Add the command to argparse's list of commands."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "sim",
+        help="serve the offline simulator until Ctrl-C",
+        description="Serve the offline simulator of a model provider on this machine until Ctrl-C. "
+        "It speaks the provider APIs openai, openai-responses and anthropic.",
+    )
+    parser.add_argument("--port", type=_port, default=0, help="port to listen on (default: a free one)")
+    parser.add_argument("--json", action="store_true", help="print the addresses as one line of JSON")
+    parser.set_defaults(run=run_sim)
+
+
+def run_sim(args: argparse.Namespace) -> int:
+    """Serve. The simulator introduces itself, and prints its address."""
+    from ..sim import serve
+
+    serve(args.port, as_json=args.json)
+    return 0
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"a port is a number between 0 and 65535, not {text!r}")
+    return int(text)

@@ -25,7 +25,7 @@ from ..backends import OpenAIChatBackend
 from ..compaction import CompactionRequest, TurnView
 from ..states import inspect_state
 from ..stores import SQLiteStore
-from .terminal import columns, counted
+from .text_output import columns, counted
 
 __all__ = ["KEY", "play"]
 

@@ -9,12 +9,11 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from .output import add_json, show_json
-from .stores import add_store, has_store, lacking_limit, opened_store, shown_url
-from .terminal import columns
+from .store_urls import add_store, has_store, lacking_limit, opened_store, shown_url
+from .text_output import add_json, columns, show_json
 
 if TYPE_CHECKING:
-    from .checks import Finding
+    from .doctor_checks import Finding
 
 __all__ = ["add_to"]
 
@@ -115,7 +114,7 @@ def _tokens(text: str) -> int:
 
 
 def _findings(args: argparse.Namespace) -> Iterator[Finding]:
-    from . import checks
+    from . import doctor_checks as checks
 
     yield from checks.versions()
     yield from checks.variables()
@@ -130,8 +129,7 @@ def _findings(args: argparse.Namespace) -> Iterator[Finding]:
 
 def _store(args: argparse.Namespace) -> Iterator[Finding]:
     from ..types.errors import GoAIToolsError
-    from . import checks
-    from .store_checks import CHECKS, contract, new_key
+    from . import doctor_checks as checks
 
     name = shown_url(args.store)
     try:
@@ -143,18 +141,18 @@ def _store(args: argparse.Namespace) -> Iterator[Finding]:
                     "note",
                     f"a client of this URL alone waits without a limit for an answer: give it {setting}",
                 )
-            key = new_key()
+            key = checks.new_key()
             try:
-                for check in CHECKS:
+                for check in checks.CHECKS:
                     finding = check(store, key)
                     yield finding
-                    if check is CHECKS[0] and finding.status == "problem":
+                    if check is checks.CHECKS[0] and finding.status == "problem":
                         break  # the other checks build on it
             finally:
                 if hasattr(store, "delete"):
                     store.delete(key)
             if args.contract:
                 with opened_store(args.store, args.table) as other:
-                    yield contract(store, other)
+                    yield checks.contract(store, other)
     except (GoAIToolsError, OSError) as error:
         yield checks.Finding("store", "problem", f"{name}: {error}")

@@ -12,13 +12,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from ..base.values import replace
-from .output import add_json, show_json
 from .source import add_source, opened_source, write_bytes
+from .text_output import add_json, show_json
 
 if TYPE_CHECKING:
     from ..history.info import StateInfo
     from ..history.transcript import History
-    from .picture import TurnBar
+    from .state_report import TurnBar
 
 __all__ = ["add_to"]
 
@@ -60,8 +60,7 @@ def run(args: argparse.Namespace) -> int:
             return 0
     if args.html is not None:
         return _write_page(args, info, bars, history)
-    from .picture import picture_lines, style_for
-    from .report import history_lines, info_lines
+    from .state_report import history_lines, info_lines, picture_lines, style_for
 
     print(*info_lines(info, info.pending, arguments=args.show), sep="\n")
     if not info.is_sealed:
@@ -75,7 +74,7 @@ def _bars(info: StateInfo, blob: bytes, opened: dict[str, Any], history: History
     """The size of each turn. [] for a sealed state, and for one with messages that cannot be read here."""
     from ..history.turns import read_history
     from ..types.errors import StateError
-    from .picture import bars_of
+    from .state_report import bars_of
 
     if info.is_sealed:
         return []
@@ -87,8 +86,8 @@ def _bars(info: StateInfo, blob: bytes, opened: dict[str, Any], history: History
 def _write_page(
     args: argparse.Namespace, info: StateInfo, bars: Sequence[TurnBar], history: History | None
 ) -> int:
-    from .page import page
-    from .report import info_facts
+    from .state_page import page
+    from .state_report import info_facts
 
     facts = info_facts(info, info.pending, content=args.show)
     write_bytes(args.html, page(info, facts, bars, history).encode())

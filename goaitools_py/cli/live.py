@@ -15,15 +15,13 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from .live_checks import CHECKS
-from .live_model import THINKING_TOKENS, Check, DiffersError, Live, NotOfferedError, SkippedError, told
-from .output import show_json
-from .progress import Progress
-from .terminal import counted, printable
+from .live_model import THINKING_TOKENS, DiffersError, Live, LiveCheck, NotOfferedError, SkippedError, told
+from .text_output import Progress, counted, printable, show_json
 
 if TYPE_CHECKING:
     from .. import Usage
 
-__all__ = ["Row", "run_checks", "run_live"]
+__all__ = ["LiveRow", "run_checks", "run_live"]
 
 _NAME: Final = 80
 """The most characters of a cell, because servers choose some of the names."""
@@ -33,7 +31,7 @@ _TIMEOUT: Final = 60.0
 _WORDS: Final = {"differs": "**differs**"}
 
 
-class Row(NamedTuple):
+class LiveRow(NamedTuple):
     """The outcome of a check: "ok", "differs", "not offered" or "skipped"."""
 
     asked: str
@@ -118,16 +116,16 @@ def _announced(live: Live) -> Iterator[str]:
 # ------------------------------------------------------------------------------------------------ the run
 
 
-def run_checks(live: Live, checks: Sequence[Check] = CHECKS) -> Iterator[Row]:
+def run_checks(live: Live, checks: Sequence[LiveCheck] = CHECKS) -> Iterator[LiveRow]:
     """Make the checks, in their order. If the first gets no whole reply, the others are skipped."""
     stopped = False
     for check in checks:
         if stopped:
-            yield Row(check.asked, check.expected, "skipped", "the first check has no whole reply")
+            yield LiveRow(check.asked, check.expected, "skipped", "the first check has no whole reply")
             continue
         before, began = live.spent, time.perf_counter()
         came, note = _came(live, check)
-        yield Row(
+        yield LiveRow(
             check.asked,
             check.expected,
             came,
@@ -139,7 +137,7 @@ def run_checks(live: Live, checks: Sequence[Check] = CHECKS) -> Iterator[Row]:
         stopped = check is CHECKS[0] and came != "ok" and not live.has_answered
 
 
-def _came(live: Live, check: Check) -> tuple[str, str]:
+def _came(live: Live, check: LiveCheck) -> tuple[str, str]:
     from ..types.errors import ProviderRejectedError
 
     try:
@@ -160,7 +158,7 @@ def _came(live: Live, check: Check) -> tuple[str, str]:
 # --------------------------------------------------------------------------------------------- the report
 
 
-def _facts(live: Live, rows: Sequence[Row]) -> dict[str, Any]:
+def _facts(live: Live, rows: Sequence[LiveRow]) -> dict[str, Any]:
     from .. import __version__
 
     price = _price(live)
@@ -178,7 +176,7 @@ def _facts(live: Live, rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _report(live: Live, rows: Sequence[Row]) -> Iterator[str]:
+def _report(live: Live, rows: Sequence[LiveRow]) -> Iterator[str]:
     """The report in Markdown."""
     facts = _facts(live, rows)
     price = _price(live)

@@ -11,7 +11,7 @@ from base64 import b64decode
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from .live_model import Check, DiffersError, Live, NotOfferedError, SkippedError, told
+from .live_model import DiffersError, Live, LiveCheck, NotOfferedError, SkippedError, told
 
 if TYPE_CHECKING:
     from .. import ChatResult, Tool
@@ -405,31 +405,31 @@ def after_cancelled(live: Live) -> str:
 
 
 CHECKS: Final = (
-    Check("plain text", "a complete reply that knows the message", plain),
-    Check("usage of a reply", "tokens in and out", usage, calls=0, tokens_in=0),
-    Check("a stream", "pieces that make up the reply", stream),
-    Check("usage in a stream", "tokens in and out", usage_in_stream, calls=0, tokens_in=0),
-    Check("Unicode and emoji", "they come back unchanged", unicode, calls=0, tokens_in=0),
-    Check("a second turn", "the reply goes back as it came, and is known", second_turn),
-    Check("a system text", "the reply knows it", system_prompt),
-    Check("a speaker's odd name", "a complete reply", odd_name),
-    Check("one tool call", "one call that fits the schema", one_call, tokens_in=800, is_optional=True),
-    Check("its result", "the reply has read it", its_result, tokens_in=900),
-    Check("two calls at once", "two calls in one reply", two_calls, tokens_in=800, is_optional=True),
-    Check("both results", "the reply has read both", both_results, tokens_in=1000),
-    Check("a typed answer", "JSON that fits the type", typed, calls=2, tokens_in=900, is_optional=True),
-    Check("a picture", "a complete reply", picture, tokens_in=9000, is_optional=True),
-    Check("thinking", "thinking that is shown or counted", thinking, is_optional=True, thinks=True),
-    Check("thinking sent back", "the history is taken", thinking_sent_back, tokens_in=400, thinks=True),
-    Check("a count of tokens", "a number", count, calls=0, is_optional=True),
-    Check("a cache", "cached tokens are counted", cache, calls=2, tokens_in=3200),
-    Check("a limit of 16 tokens", "the status truncated", truncated),
-    Check("a turn after it", "the cut reply is taken", after_truncated),
-    Check("an empty message", "taken or refused, and the next turn works", blank, calls=2, tokens_in=300),
-    Check("a cancelled stream", "text, and then the end", cancelled),
-    Check("a turn after that", "the message is known", after_cancelled),
-    Check("a wrong key", "AuthenticationError", wrong_key, calls=0),
-    Check("an unknown model", "ProviderRejectedError", unknown_model),
-    Check("a context overflow", "ContextTooLongError", overflow, calls=0),
+    LiveCheck("plain text", "a complete reply that knows the message", plain),
+    LiveCheck("usage of a reply", "tokens in and out", usage, calls=0, tokens_in=0),
+    LiveCheck("a stream", "pieces that make up the reply", stream),
+    LiveCheck("usage in a stream", "tokens in and out", usage_in_stream, calls=0, tokens_in=0),
+    LiveCheck("Unicode and emoji", "they come back unchanged", unicode, calls=0, tokens_in=0),
+    LiveCheck("a second turn", "the reply goes back as it came, and is known", second_turn),
+    LiveCheck("a system text", "the reply knows it", system_prompt),
+    LiveCheck("a speaker's odd name", "a complete reply", odd_name),
+    LiveCheck("one tool call", "one call that fits the schema", one_call, tokens_in=800, is_optional=True),
+    LiveCheck("its result", "the reply has read it", its_result, tokens_in=900),
+    LiveCheck("two calls at once", "two calls in one reply", two_calls, tokens_in=800, is_optional=True),
+    LiveCheck("both results", "the reply has read both", both_results, tokens_in=1000),
+    LiveCheck("a typed answer", "JSON that fits the type", typed, calls=2, tokens_in=900, is_optional=True),
+    LiveCheck("a picture", "a complete reply", picture, tokens_in=9000, is_optional=True),
+    LiveCheck("thinking", "thinking that is shown or counted", thinking, is_optional=True, thinks=True),
+    LiveCheck("thinking sent back", "the history is taken", thinking_sent_back, tokens_in=400, thinks=True),
+    LiveCheck("a count of tokens", "a number", count, calls=0, is_optional=True),
+    LiveCheck("a cache", "cached tokens are counted", cache, calls=2, tokens_in=3200),
+    LiveCheck("a limit of 16 tokens", "the status truncated", truncated),
+    LiveCheck("a turn after it", "the cut reply is taken", after_truncated),
+    LiveCheck("an empty message", "taken or refused, and the next turn works", blank, calls=2, tokens_in=300),
+    LiveCheck("a cancelled stream", "text, and then the end", cancelled),
+    LiveCheck("a turn after that", "the message is known", after_cancelled),
+    LiveCheck("a wrong key", "AuthenticationError", wrong_key, calls=0),
+    LiveCheck("an unknown model", "ProviderRejectedError", unknown_model),
+    LiveCheck("a context overflow", "ContextTooLongError", overflow, calls=0),
 )
 """In this order. If the first gets no whole reply, the others are skipped."""

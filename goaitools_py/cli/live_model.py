@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..backends.capabilities import Capabilities
     from ..types.events import Event
 
-__all__ = ["THINKING_TOKENS", "Check", "DiffersError", "Live", "NotOfferedError", "SkippedError", "told"]
+__all__ = ["THINKING_TOKENS", "DiffersError", "Live", "LiveCheck", "NotOfferedError", "SkippedError", "told"]
 
 _T = TypeVar("_T")
 
@@ -205,7 +205,7 @@ class Live:
         return found
 
 
-class Check(NamedTuple):
+class LiveCheck(NamedTuple):
     """One row.
 
     Attributes:

@@ -9,8 +9,8 @@ import argparse
 import re
 from typing import TYPE_CHECKING, Any
 
-from .output import add_json, add_out, put, tell
 from .source import Source, add_source, opened_source
+from .text_output import add_json, add_out, put, tell
 
 if TYPE_CHECKING:
     from ..history.redact.redaction import RedactedPlace

@@ -16,12 +16,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
-from .sealed import add_options, add_seal, check_options, sealed_anew
-from .stores import add_store
+from .codec_options import add_options, add_seal, check_options, sealed_anew
+from .store_urls import add_store
 
 if TYPE_CHECKING:
     from .. import AsyncChat
-    from ..serve.page.app import PageSettings
+    from ..serve.page.page_app import PageSettings
 
 __all__ = ["add_to"]
 
@@ -94,8 +94,8 @@ def run(args: argparse.Namespace) -> int:
     for name, package in (("starlette", "'goaitools-py[serve]'"), ("uvicorn", "uvicorn")):
         if find_spec(name) is None:
             raise OSError(f"goaitools serve needs {name}: pip install {package}")
-    from ..serve.page.app import PageSettings
     from ..serve.page.guard import is_loopback
+    from ..serve.page.page_app import PageSettings
 
     only_loopback = is_loopback(args.host)
     if not only_loopback and token is None:
@@ -163,7 +163,7 @@ def _chat_of(args: argparse.Namespace) -> _Opened:
 
 def _of_app(args: argparse.Namespace) -> _Opened:
     from .. import AsyncChat, Chat
-    from .toolbox import object_named
+    from .chat_options import object_named
 
     found = object_named(args.app, args.app)
     if isinstance(found, Chat):
@@ -178,7 +178,7 @@ def _of_app(args: argparse.Namespace) -> _Opened:
 def _of_model(args: argparse.Namespace) -> _Opened:
     from .. import AsyncChat
     from ..types.prices import genai_price
-    from .toolbox import tools_named
+    from .chat_options import tools_named
 
     try:
         chat = AsyncChat(
@@ -243,7 +243,7 @@ async def _serve(
 ) -> None:
     import uvicorn
 
-    from ..serve.page.app import page_app
+    from ..serve.page.page_app import page_app
 
     async with AsyncExitStack() as stack:
         chat = opened.made(stack)
@@ -269,14 +269,14 @@ async def _store(args: argparse.Namespace) -> AsyncIterator[Any]:
 
         yield AsyncMemoryStore()
         return
-    from .async_stores import opened_async_store
+    from .store_urls import opened_async_store
 
     async with opened_async_store(args.store, args.table) as store:
         yield store
 
 
 def _announce(args: argparse.Namespace, opened: _Opened, settings: PageSettings, port: int) -> None:
-    from .stores import shown_url
+    from .store_urls import shown_url
 
     stored = shown_url(args.store) if args.store else None
     host = f"[{args.host}]" if ":" in args.host and not args.host.startswith("[") else args.host

@@ -12,12 +12,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from .commands import COMMANDS, Typed, help_lines, typed
-from .exports import exported, file_name
-from .facts import HeaderFacts, header_facts
-from .keys import check_name, copy_name, free_name
-from .steps import Call, Changed, Choose, Clear, Confirm, Flow, Keys, Open, Quit, Say, Turn, Waiting, Write
-from .terminal import counted
+from .chat_input import COMMANDS, Typed, check_name, copy_name, free_name, help_lines, typed
+from .conversions import exported, file_name
+from .session_steps import (
+    CallMethod,
+    Choose,
+    Clear,
+    Confirm,
+    Flow,
+    Keys,
+    Open,
+    Quit,
+    RunTurn,
+    Say,
+    ShowChanged,
+    ShowWaiting,
+    Write,
+)
+from .summary_lines import HeaderFacts, header_facts
+from .text_output import counted
 
 if TYPE_CHECKING:
     from .. import ChatResult, PendingCall, TurnError
@@ -58,12 +71,12 @@ class Session:
 
     def begin(self) -> Flow[None]:
         """Describe unfinished work of an earlier program in this conversation, and how to continue it."""
-        info: ConversationInfo | None = yield Call("info")
+        info: ConversationInfo | None = yield CallMethod("info")
         if info is None:
             return
-        pending = yield Call("pending")
+        pending = yield CallMethod("pending")
         if waiting := waiting_calls(pending):
-            yield Waiting(waiting)
+            yield ShowWaiting(waiting)
         elif info.state.status in ("in_progress", "failed"):
             yield Say("The last turn is unfinished: /resume finishes it; a new line begins another.")
 
@@ -75,7 +88,7 @@ class Session:
 
     def settle(self, answers: Mapping[str, Answer]) -> Flow[None]:
         """Give answers to waiting calls, by their ids, and let the model continue."""
-        yield from self._guarded(self._turn(Turn(answers=answers)))
+        yield from self._guarded(self._turn(RunTurn(answers=answers)))
 
     def end(self) -> Flow[None]:
         """Save the unsaved turn."""
@@ -83,11 +96,11 @@ class Session:
 
     def facts(self) -> Flow[HeaderFacts]:
         """The facts for the header."""
-        return header_facts(self.key, (yield Call("info")))
+        return header_facts(self.key, (yield CallMethod("info")))
 
     def snapshot(self) -> Flow[ConversationSnapshot | None]:
         """The conversation for a screen; None if nothing is stored."""
-        found: ConversationSnapshot | None = yield Call("snapshot")
+        found: ConversationSnapshot | None = yield CallMethod("snapshot")
         return found
 
     def _guarded(self, flow: Flow[None]) -> Flow[None]:
@@ -104,7 +117,7 @@ class Session:
 
     def _answered(self, read: Typed) -> Flow[None]:
         if read.command == "":
-            yield from self._turn(Turn(read.text))
+            yield from self._turn(RunTurn(read.text))
         elif read.command == "?":
             yield Say(read.text)
         else:
@@ -112,7 +125,7 @@ class Session:
 
     # ------------------------------------------------------------------------------------------- turns
 
-    def _turn(self, turn: Turn) -> Flow[None]:
+    def _turn(self, turn: RunTurn) -> Flow[None]:
         """Run a turn, and say how it ended."""
         from ..types.errors import (
             NothingToResumeError,
@@ -134,7 +147,7 @@ class Session:
         except ToolPendingError as error:
             self._has_failed = True
             yield Say("Your line was not sent.")
-            yield Waiting(waiting_calls(error.pending))
+            yield ShowWaiting(waiting_calls(error.pending))
         except NothingToResumeError:
             yield Say("There is nothing to resume.")
         else:
@@ -145,7 +158,7 @@ class Session:
 
     def _stopped(self) -> Flow[None]:
         """Describe the rest of a turn that the user stopped. If it had not begun yet, there is no rest."""
-        info: ConversationInfo | None = yield Call("info")
+        info: ConversationInfo | None = yield CallMethod("info")
         if info is not None and info.state.status != "complete":
             yield Say("Cancelled. What was said so far is kept; /resume asks again.")
         else:
@@ -154,7 +167,7 @@ class Session:
     def _finish(self, result: ChatResult) -> Flow[None]:
         self._has_failed = False
         if result.status == "awaiting_tools":
-            yield Waiting(waiting_calls(result.pending))
+            yield ShowWaiting(waiting_calls(result.pending))
         elif result.status != "complete":
             yield Say(f"The reply is {result.status}.")
         for warning in result.warnings:
@@ -193,7 +206,7 @@ class Session:
         if self._unsaved is None:
             return True
         try:
-            yield Call("commit", (self._unsaved,))
+            yield CallMethod("commit", (self._unsaved,))
         except StateConflictError as error:
             self._has_failed = True
             yield Say(f"Not kept: {error}")
@@ -223,18 +236,18 @@ class Session:
             yield from self._go_to(name)
 
     def _fork(self, name: str) -> Flow[None]:
-        if (yield Call("info")) is None:
+        if (yield CallMethod("info")) is None:
             yield Say("Nothing was said yet.")
             return
         if not name:
             name = copy_name(self.key, {stored.key for stored in (yield Keys())})
-        yield Call("fork", (check_name(name),))
+        yield CallMethod("fork", (check_name(name),))
         yield from self._go_to(name)
 
     def _go_to(self, key: str) -> Flow[None]:
         yield Open(key)
         self.key = key
-        yield Changed()
+        yield ShowChanged()
         yield Say(f"Now in conversation {key!r}.")
         yield from self.begin()
 
@@ -244,20 +257,20 @@ class Session:
         if not (text or "1").isdecimal():
             yield Say("/rewind takes a number of turns.")
             return
-        if (yield Call("info")) is None:
+        if (yield CallMethod("info")) is None:
             yield Say("Nothing was said yet.")
             return
-        yield Call("rewind", (int(text or 1),))
-        yield Changed()
+        yield CallMethod("rewind", (int(text or 1),))
+        yield ShowChanged()
         yield Say(f"{counted(int(text or 1), 'turn')} taken away.")
 
     def _reset(self, _: str) -> Flow[None]:
-        info: ConversationInfo | None = yield Call("info")
+        info: ConversationInfo | None = yield CallMethod("info")
         if info is None:
             yield Say("Nothing was said yet.")
         elif (yield Confirm(f"Forget conversation {self.key!r} with {counted(info.state.turns, 'turn')}?")):
-            yield Call("reset")
-            yield Changed()
+            yield CallMethod("reset")
+            yield ShowChanged()
             yield Say("The conversation is forgotten.")
         else:
             yield Say("Nothing was changed.")
@@ -266,7 +279,7 @@ class Session:
         yield Clear()
 
     def _export(self, path: str) -> Flow[None]:
-        blob: bytes | None = yield Call("state")
+        blob: bytes | None = yield CallMethod("state")
         if blob is None:
             yield Say("Nothing was said yet.")
             return
@@ -275,15 +288,15 @@ class Session:
         yield Say(f"Written to {path}.")
 
     def _inspect(self, _: str) -> Flow[None]:
-        from .report import info_lines
+        from .state_report import info_lines
 
-        if (info := (yield Call("info"))) is None:
+        if (info := (yield CallMethod("info"))) is None:
             yield Say("Nothing was said yet.")
             return
-        yield Say("\n".join(info_lines(info.state, (yield Call("pending")))), "report")
+        yield Say("\n".join(info_lines(info.state, (yield CallMethod("pending")))), "report")
 
     def _history(self, _: str) -> Flow[None]:
-        from .report import history_lines
+        from .state_report import history_lines
 
         found = yield from self.snapshot()
         if found is None:
@@ -295,35 +308,35 @@ class Session:
     def _event(self, text: str) -> Flow[None]:
         from ..types.messages import event
 
-        yield Call("append", (event(text),))
+        yield CallMethod("append", (event(text),))
 
     def _resume(self, _: str) -> Flow[None]:
-        yield from self._turn(Turn())
+        yield from self._turn(RunTurn())
 
     def _approve(self, _: str) -> Flow[None]:
         from .. import Approve
-        from .answers import is_address
+        from .chat_input import is_address
 
-        pending = yield Call("pending")
+        pending = yield CallMethod("pending")
         calls = [call for call in pending if call.reason == "approval" or is_address(call)]
         if calls:
-            yield from self._turn(Turn(answers={call.id: Approve() for call in calls}))
+            yield from self._turn(RunTurn(answers={call.id: Approve() for call in calls}))
         else:
             yield Say("There is nothing to approve.")
 
     def _deny(self, reason: str) -> Flow[None]:
         from .. import Deny
 
-        if waiting := waiting_calls((yield Call("pending"))):
-            yield from self._turn(Turn(answers={call.id: Deny(reason) for call in waiting}))
+        if waiting := waiting_calls((yield CallMethod("pending"))):
+            yield from self._turn(RunTurn(answers={call.id: Deny(reason) for call in waiting}))
         else:
             yield Say("There is nothing to deny.")
 
     def _answer(self, text: str) -> Flow[None]:
         from .. import ToolReturn
-        from .answers import typed_answer
+        from .chat_input import typed_answer
 
-        call = next((call for call in (yield Call("pending")) if call.reason == "external"), None)
+        call = next((call for call in (yield CallMethod("pending")) if call.reason == "external"), None)
         if call is None:
             yield Say("No call waits for a result.")
             return
@@ -332,7 +345,7 @@ class Session:
         except ValueError as error:
             yield Say(str(error))
             return
-        yield from self._turn(Turn(answers={call.id: ToolReturn(value)}))
+        yield from self._turn(RunTurn(answers={call.id: ToolReturn(value)}))
 
     def _help(self, _: str) -> Flow[None]:
         yield Say("\n".join(help_lines()), "report")

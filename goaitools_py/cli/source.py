@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from .sealed import add_options, check_options, opened_with, refusal
-from .stores import add_store, has_store, opened_store, shown_url
+from .codec_options import add_options, check_options, opened_with, refusal
+from .store_urls import add_store, has_store, opened_store, shown_url
 
 if TYPE_CHECKING:
     from ..chat.kept.whole import WholeRow

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext, redirect_stdout
 from typing import TYPE_CHECKING, Any, Final
 
-from .output import add_json, show_json
-from .stores import REDIS_URL, is_redis, shown_url
+from .store_urls import REDIS_URL, is_redis, shown_url
+from .text_output import add_json, show_json
 
 if TYPE_CHECKING:
     from ..stores.migration import Tables

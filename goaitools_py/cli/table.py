@@ -32,7 +32,7 @@ def _demo(commands: Any) -> None:
 
 
 def _chat(commands: Any) -> None:
-    from .chat import add_to
+    from .chat_command import add_to
 
     add_to(commands)
 
@@ -50,9 +50,9 @@ def _store(commands: Any) -> None:
 
 
 def _sim(commands: Any) -> None:
-    from .sim import add_to
+    from .demo import add_sim
 
-    add_to(commands)
+    add_sim(commands)
 
 
 def _serve(commands: Any) -> None:
@@ -62,33 +62,33 @@ def _serve(commands: Any) -> None:
 
 
 def _export(commands: Any) -> None:
-    from .export import add_to
+    from .conversions import add_export
 
-    add_to(commands)
+    add_export(commands)
 
 
 def _import(commands: Any) -> None:
-    from .import_ import add_to
+    from .conversions import add_import
 
-    add_to(commands)
+    add_import(commands)
 
 
 def _diff(commands: Any) -> None:
-    from .diff import add_to
+    from .diff_command import add_to
 
     add_to(commands)
 
 
 def _rewind(commands: Any) -> None:
-    from .rewind import add_to
+    from .branching import add_rewind
 
-    add_to(commands)
+    add_rewind(commands)
 
 
 def _fork(commands: Any) -> None:
-    from .fork import add_to
+    from .branching import add_fork
 
-    add_to(commands)
+    add_fork(commands)
 
 
 def _redact(commands: Any) -> None:
@@ -98,9 +98,9 @@ def _redact(commands: Any) -> None:
 
 
 def _convert(commands: Any) -> None:
-    from .convert import add_to
+    from .conversions import add_convert
 
-    add_to(commands)
+    add_convert(commands)
 
 
 def _cost(commands: Any) -> None:
@@ -110,7 +110,7 @@ def _cost(commands: Any) -> None:
 
 
 def _upgrade(commands: Any) -> None:
-    from .upgrade import add_to
+    from .upgrading import add_to
 
     add_to(commands)
 

@@ -4,6 +4,6 @@ Owns: `MCPTools`. Must never know: a turn, or a provider.
 """
 
 from .connection import MCPConnectionError
-from .tools import MCPTools
+from .mcp_tools import MCPTools
 
 __all__ = ["MCPConnectionError", "MCPTools"]

@@ -9,16 +9,16 @@ from ..base.extras import lacking
 
 try:
     from .app import ServeApp, serve
-    from .carried import CarriedApp, Revisions
-    from .limits import ServeLimits
+    from .identity import Caller, Refused
     from .redis_relay import RedisRelay
     from .relay import MemoryRelay, Opened, Relay, RelayLostError
-    from .whose import Refused, Who
+    from .serve_limits import ServeLimits
+    from .stateless import Revisions, StatelessApp
 except ModuleNotFoundError as error:
     raise lacking(error, "goaitools_py.serve", "serve") from None
 
 __all__ = [
-    "CarriedApp",
+    "Caller",
     "MemoryRelay",
     "Opened",
     "RedisRelay",
@@ -28,6 +28,6 @@ __all__ = [
     "Revisions",
     "ServeApp",
     "ServeLimits",
-    "Who",
+    "StatelessApp",
     "serve",
 ]

@@ -25,8 +25,7 @@ from ..frontends.bodies import MAX_ID_CHARACTERS
 from ..frontends.plain import pending_of, result_of
 from ..state.codec import SUITE_PLAIN, UNBOUND
 from ..stores.base import AsyncLeasing, AsyncListing, AsyncStopping, AsyncStore
-from .carried import CarriedApp, Revisions
-from .happenings import event_rows, events_by_name, events_of
+from .history_view import TurnStatus, rows_of, shown_of, shown_pending
 from .hosts import checked_hosts, host_check, is_own_page
 from .http import (
     TURN_STATUS,
@@ -40,17 +39,15 @@ from .http import (
     streamed,
 )
 from .hub import Hub
-from .left import TurnStatus
-from .limits import MAX_DIGITS, ServeLimits
+from .identity import BadCallerError, Caller, KeyFunction, NotTrusted, caller_of
 from .listeners import Listeners, Seat
 from .openapi import document_of
 from .relay import Relay
+from .request_bodies import event_rows, events_by_name, events_of, read_message
+from .requests import ConversationRequest
 from .runs import Run
-from .shown import rows_of, shown_of
-from .stored import shown_pending
-from .talks import Talk
-from .uploads import read_message
-from .whose import KeyFunction, NotTrusted, NotWhoError, Who, who_of
+from .serve_limits import MAX_DIGITS, ServeLimits
+from .stateless import Revisions, StatelessApp
 
 __all__ = ["ServeApp", "serve"]
 
@@ -83,7 +80,7 @@ def serve(
     limits: ServeLimits | None = None,
     revisions: Revisions | None = None,
     allowed_hosts: Sequence[str] | None = None,
-) -> CarriedApp: ...
+) -> StatelessApp: ...
 def serve(
     chat: AsyncChat,
     store: AsyncStore | None,
@@ -98,7 +95,7 @@ def serve(
     relay: Relay | None = None,
     revisions: Revisions | None = None,
     allowed_hosts: Sequence[str] | None = None,
-) -> ServeApp | CarriedApp:
+) -> ServeApp | StatelessApp:
     """Make an ASGI application over the conversations of a store.
 
     Run it alone, or mount it: ``app.mount("/chat", serve(…))``. Servers do not start mounted applications, so
@@ -108,7 +105,7 @@ def serve(
         chat: An `AsyncChat`. It is not closed.
         store: An ``Async…`` store. It is not closed. None: each client carries the state of its conversation,
             and `chat` needs a codec with a key.
-        key: From a request and the client's name of a conversation to `Who`: the owner, and the key in the
+        key: From a request and the client's name of a conversation to `Caller`: the owner, and the key in the
             store. Raise `Refused` in it. It may be a coroutine function.
         frontends: The front ends beside plain JSON, each under its name.
         save: As for `AsyncChat.conversation`.
@@ -144,7 +141,7 @@ def serve(
                 "without a store the client carries the state, so the chat needs a codec with a key, such as "
                 "Signed(Keyring(key)) or Encrypted(Keyring(key)); or give serve a store"
             )
-        return CarriedApp(chat, key, frontends, limits or ServeLimits(), revisions, hosts)
+        return StatelessApp(chat, key, frontends, limits or ServeLimits(), revisions, hosts)
     how: dict[str, Any] = {"save": save, "parts": parts, "lease_ttl": lease_ttl}
     if isinstance(store, AsyncStopping):
         how["stop_every"] = stop_every
@@ -223,7 +220,7 @@ class ServeApp(Starlette):
         """True while this process runs a turn of the conversation under this key."""
         return self._hub.running(key) is not None
 
-    async def seen(self, who: Who) -> tuple[ConversationSnapshot | None, TurnStatus]:
+    async def seen(self, who: Caller) -> tuple[ConversationSnapshot | None, TurnStatus]:
         """Give the stored conversation, and the status of its newest turn: "running"; "stopped" by its user;
         "waiting": the turn or a message waits for a client to go on; else "none"."""
         return await self._talk(who).seen()
@@ -255,18 +252,18 @@ class ServeApp(Starlette):
             route("GET", f"/{front.name}/{{name}}/messages", self._messages_in(front)),
         ]
 
-    async def _who(self, request: Request, name: str | None = None) -> Who:
+    async def _who(self, request: Request, name: str | None = None) -> Caller:
         name = request.path_params["name"] if name is None else name
-        return await who_of(self._whose, request, name)
+        return await caller_of(self._whose, request, name)
 
-    def _talk(self, who: Who) -> Talk:
+    def _talk(self, who: Caller) -> ConversationRequest:
         try:
             conversation = self._chat.conversation(
                 self._store, who.key, gate="reject", binding=who.binding, **self._how
             )
         except (TypeError, ValueError) as error:  # `serve` has checked all other arguments
-            raise NotWhoError(f"Who does not fit the chat: {error}") from None
-        return Talk(
+            raise BadCallerError(f"Caller does not fit the chat: {error}") from None
+        return ConversationRequest(
             self._hub,
             conversation,
             who,
@@ -300,7 +297,7 @@ class ServeApp(Starlette):
         with self._seat(who) as seat:
             return await self._replied(request, await self._talk(who).answer(ask), seat, goes_on=True)
 
-    def _seat(self, who: Who) -> AbstractContextManager[Seat]:
+    def _seat(self, who: Caller) -> AbstractContextManager[Seat]:
         """Take a place among the listeners before the turn begins: else the client could not follow it."""
         return self._listeners.seat(who.owner or who.key)
 
@@ -383,7 +380,7 @@ class ServeApp(Starlette):
                 answer[name] = orjson.loads(answered(error).body)
         return json_response(answer)
 
-    async def _append(self, who: Who, rows: Sequence[Any]) -> None:
+    async def _append(self, who: Caller, rows: Sequence[Any]) -> None:
         if not who.trusted:
             raise NotTrusted
         if rows:
@@ -406,14 +403,16 @@ class ServeApp(Starlette):
 
         return post
 
-    async def _run_of(self, talk: Talk, ask: Ask) -> Run:
+    async def _run_of(self, talk: ConversationRequest, ask: Ask) -> Run:
         if not ask.said:
             return await talk.answer(ask)
         if not ask.turn_id:
             raise AskError("the message has no id")
         return await (talk.say(ask) if ask.again is None else talk.again(ask))
 
-    async def _with_snapshot(self, front: SnapshotFrontEnd, talk: Talk, ask: Ask) -> tuple[Run, FrontEnd]:
+    async def _with_snapshot(
+        self, front: SnapshotFrontEnd, talk: ConversationRequest, ask: Ask
+    ) -> tuple[Run, FrontEnd]:
         """The run, and the front end that answers this request. Without a message it begins with all that is
         stored."""
         if ask.said:

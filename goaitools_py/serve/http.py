@@ -21,11 +21,11 @@ from starlette.types import Receive, Scope, Send
 from ..frontends import FrontEnd, Problem, problem_of
 from ..types.errors import GoAIToolsError, UnderlyingError
 from .hub import TooManyTurnsError
-from .limits import MAX_DIGITS, ServeLimits
+from .identity import BadCallerError, NotTrusted, Refused
 from .listeners import Seat, TooManyListenersError
 from .relay import RelayLostError
 from .runs import Run
-from .whose import NotTrusted, NotWhoError, Refused
+from .serve_limits import MAX_DIGITS, ServeLimits
 
 __all__ = [
     "TURN_STATUS",
@@ -63,7 +63,7 @@ _TITLES: Final = {
 
 
 _TRUST: Final = (
-    "Events, context and metadata are for programs for which the key function gives Who(trusted=True)."
+    "Events, context and metadata are for programs for which the key function gives Caller(trusted=True)."
 )
 _CROWD: Final = "Too many of your pages wait for replies. Try again in a moment."
 
@@ -119,7 +119,7 @@ def answered(error: Exception) -> Response:
     quote a request.
     """
     if not isinstance(error, (GoAIToolsError, HTTPException)):
-        found = error if isinstance(error, NotWhoError) else UnderlyingError.of(error)
+        found = error if isinstance(error, BadCallerError) else UnderlyingError.of(error)
         _log.error("a request of the server failed with %s", found)
     return problem_response(error)
 
@@ -167,7 +167,7 @@ async def take_body(request: Request, take: Callable[[bytes], object], most: int
         raise HTTPException(408) from None
 
 
-class _Stream(StreamingResponse):
+class _EventStream(StreamingResponse):
     """A stream. Its listener keeps a seat until the stream ends or the client is gone."""
 
     def __init__(self, frames: AsyncIterator[bytes], headers: dict[str, str], seat: Seat) -> None:
@@ -198,4 +198,4 @@ async def streamed(
         last_id=request.headers.get("last-event-id", ""),
         keep_alive=limits.keep_alive_seconds,
     )
-    return _Stream(frames, dict(front.headers), seat)
+    return _EventStream(frames, dict(front.headers), seat)

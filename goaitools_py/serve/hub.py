@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from ..types.errors import GoAIToolsError, TurnInProgressError, UnderlyingError
-from .elsewhere import Elsewhere
-from .limits import ServeLimits
 from .relay import Relay, RelayLostError
+from .remote_runs import RemoteRuns
 from .runs import Run
+from .serve_limits import ServeLimits
 
 __all__ = ["Drive", "Hub", "TooManyTurnsError"]
 
@@ -63,7 +63,7 @@ class Hub:
         self._numbers = itertools.count(1)
         self._name = os.urandom(8).hex()
         self._is_closing = False
-        self._elsewhere = None if relay is None else Elsewhere(relay, self._name, limits, self._named)
+        self._remote = None if relay is None else RemoteRuns(relay, self._name, limits, self._named)
 
     def _named(self, id: str) -> Run | None:
         return next((run for run in self._tasks.values() if run.id == id), None)
@@ -80,26 +80,26 @@ class Hub:
     async def find_anywhere(self, key: str) -> Run | None:
         """The newest run of a conversation in any process. A run of another process is followed there."""
         run = self.running(key)
-        if run is None and self._elsewhere is not None:
-            run = await self._elsewhere.find(key)
+        if run is None and self._remote is not None:
+            run = await self._remote.find(key)
         return run or self.find(key)
 
     async def is_running_anywhere(self, key: str) -> bool:
         """True while this process knows of a run of a conversation, in any process, that is not over."""
         if self.running(key) is not None:
             return True
-        return self._elsewhere is not None and await self._elsewhere.is_running(key)
+        return self._remote is not None and await self._remote.is_running(key)
 
     async def stop_elsewhere(self, key: str) -> Run | None:
         """Ask the process that runs a turn of this conversation to stop it. Give the run, or None."""
-        return None if self._elsewhere is None else await self._elsewhere.stop(key)
+        return None if self._remote is None else await self._remote.stop(key)
 
     async def find_message(self, key: str, turn_id: str, *, has_ended: bool) -> Run | None:
         """The run of this message in another process, which may have begun a moment ago."""
-        if self._elsewhere is None:
+        if self._remote is None:
             return None
         how = {"looks": 1} if has_ended else {}
-        return await self._elsewhere.find_message(key, turn_id, **how)
+        return await self._remote.find_message(key, turn_id, **how)
 
     def forget(self, key: str) -> None:
         """Drop the newest run of a conversation."""
@@ -126,8 +126,8 @@ class Hub:
         task = asyncio.get_running_loop().create_task(self._drive(run, drive))
         self._tasks[task] = run
         task.add_done_callback(self._done)
-        if self._elsewhere is not None:
-            self._elsewhere.tell(run)
+        if self._remote is not None:
+            self._remote.tell(run)
         return run
 
     def shown(self, key: str, owner: str, **about: Any) -> Run:
@@ -215,8 +215,8 @@ class Hub:
         if not self._tasks:
             await stops
         stops.cancel()
-        if self._elsewhere is not None:
-            await self._elsewhere.close()
+        if self._remote is not None:
+            await self._remote.close()
 
     async def _wait_for_unbegun(self) -> None:
         ends = asyncio.get_running_loop().time() + max(LEAST_SECONDS, self._limits.grace_seconds)

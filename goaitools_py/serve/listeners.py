@@ -1,6 +1,7 @@
-"""The requests that follow a turn: how many there may be.
+"""The requests that follow a turn: how many there may be, and how many reports of a tool's progress they get.
 
-Owns: their number. Must never know: HTTP, or the answer to a request.
+Owns: their number, and the pace of reports, so that a busy tool cannot fill a stream. Must never know: HTTP,
+or the answer to a request.
 """
 
 from __future__ import annotations
@@ -8,11 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import isfinite
+from typing import Final
 
 from ..types.errors import GoAIToolsError
-from .limits import ServeLimits
+from ..types.events import ToolProgress
+from .serve_limits import ServeLimits
 
-__all__ = ["Listeners", "Seat", "TooManyListenersError"]
+__all__ = ["Listeners", "Pace", "Seat", "TooManyListenersError"]
 
 
 class TooManyListenersError(GoAIToolsError):
@@ -73,3 +77,48 @@ class Listeners:
             raise
         if not seat.is_kept:
             seat.free()
+
+
+_MOST: Final = 200
+"""The most reports of one call that listeners get."""
+_GROWTH: Final = 1.25
+"""Without a total: a report passes if its number is at least this many times the number of the last one."""
+
+
+class Pace:
+    """The reports of one turn.
+
+    With a total, a report passes if it is another whole percent than the last one. Without a total, the
+    first few pass, and later ones more and more rarely: about 60 of a million.
+    """
+
+    def __init__(self) -> None:
+        self._calls: dict[str, _CallPace] = {}
+
+    def tells(self, event: ToolProgress) -> bool:
+        """True if listeners get this report."""
+        return self._calls.setdefault(event.call_id, _CallPace()).tells(event.progress, event.total)
+
+
+class _CallPace:
+    __slots__ = ("_came", "_next", "_percent", "_told")
+
+    def __init__(self) -> None:
+        self._came = self._told = 0
+        self._next = 1.0
+        self._percent: int | None = None
+
+    def tells(self, progress: float, total: float | None) -> bool:
+        if self._told >= _MOST:
+            return False
+        self._came += 1
+        if total is not None and total > 0 and isfinite(part := progress / total):
+            if (percent := int(100 * part)) == self._percent:
+                return False
+            self._percent = percent
+        elif self._came < self._next:
+            return False
+        else:
+            self._next = max(self._came + 1, self._came * _GROWTH)
+        self._told += 1
+        return True

@@ -12,10 +12,10 @@ from typing import Any, Final, get_args
 import msgspec
 
 from ..frontends import FrontEnd
-from .left import TurnStatus
+from .history_view import TurnStatus
 from .shapes import CARRIED, SHAPES
 
-__all__ = ["carried_document_of", "document_of"]
+__all__ = ["document_of", "stateless_document_of"]
 
 Node = dict[str, Any]
 
@@ -91,7 +91,7 @@ def document_of(frontends: Sequence[FrontEnd] = (), *, url: str = "/") -> Node:
     return _document(SHAPES, paths, url)
 
 
-def carried_document_of(frontends: Sequence[FrontEnd] = (), *, url: str = "/") -> Node:
+def stateless_document_of(frontends: Sequence[FrontEnd] = (), *, url: str = "/") -> Node:
     """Make the document of a server without a store: its clients carry the state."""
     turn = {200: {"description": "The result with the new state, or the turn as it goes.", "content":
                   {"application/json": {"schema": _ref("CarriedResult")}, **_STREAM}}}  # fmt: skip
@@ -156,7 +156,7 @@ def _plain() -> Node:
                 "getConversation",
                 "One conversation, and the calls that wait.",
                 _READ,
-                {200: _json("ConversationInfo")},
+                {200: _json("ConversationFacts")},
             ),
             "delete": _operation(
                 "deleteConversation",
@@ -171,7 +171,7 @@ def _plain() -> Node:
                 "listMessages",
                 "The history, oldest message first.",
                 _READ,
-                {200: _json_of({"type": "array", "items": _ref("Message")})},
+                {200: _json_of({"type": "array", "items": _ref("ShownMessage")})},
             ),
             "parameters": [_NAME],
         },
@@ -243,7 +243,7 @@ def _plain() -> Node:
                         200: _json_of(
                             {
                                 "type": "object",
-                                "additionalProperties": {"anyOf": [_ref("Done"), _ref("Problem")]},
+                                "additionalProperties": {"anyOf": [_ref("Done"), _ref("ProblemDocument")]},
                             }
                         )
                     },
@@ -318,7 +318,7 @@ def _operation(id: str, summary: str, problems: Sequence[int], responses: Mappin
     failed = {
         str(status): {
             "description": _ABOUT[status],
-            "content": {"application/problem+json": {"schema": _ref("Problem")}},
+            "content": {"application/problem+json": {"schema": _ref("ProblemDocument")}},
         }
         for status in sorted(problems)
     }

@@ -92,7 +92,7 @@ class Relay(Protocol):
         ...
 
 
-class _Kept:
+class _RelayedRun:
     def __init__(self, run: Opened) -> None:
         self.run = run
         self.notes: list[bytes] = []
@@ -109,14 +109,14 @@ class MemoryRelay:
 
     def __init__(self, *, keep_seconds: float = 60.0) -> None:
         self._keep_seconds = keep_seconds
-        self._runs: dict[str, _Kept] = {}
-        self._by_id: dict[str, _Kept] = {}
+        self._runs: dict[str, _RelayedRun] = {}
+        self._by_id: dict[str, _RelayedRun] = {}
         self._stops: dict[str, list[str]] = {}
         self._news = asyncio.Event()
 
     async def open(self, key: str, run: Opened) -> None:
         """As `Relay.open`."""
-        self._runs[key] = self._by_id[run.id] = _Kept(run)
+        self._runs[key] = self._by_id[run.id] = _RelayedRun(run)
         self._wake()
 
     async def put(self, run: Opened, note: bytes) -> None:
@@ -134,7 +134,7 @@ class MemoryRelay:
         self._wake()
         asyncio.get_running_loop().call_later(self._keep_seconds, self._forget, key, kept)
 
-    def _forget(self, key: str, kept: _Kept) -> None:
+    def _forget(self, key: str, kept: _RelayedRun) -> None:
         self._by_id.pop(kept.run.id, None)
         if self._runs.get(key) is kept:
             del self._runs[key]

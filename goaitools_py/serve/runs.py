@@ -36,8 +36,8 @@ from ..types.events import (
 )
 from ..types.messages import Part, Text
 from ..types.result import ChatResult
-from .limits import MAX_DIGITS
-from .pace import Pace
+from .listeners import Pace
+from .serve_limits import MAX_DIGITS
 
 if TYPE_CHECKING:
     from ..chat.handles import AsyncTurn

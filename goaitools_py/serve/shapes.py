@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from ..frontends.bodies import MAX_ID_CHARACTERS
-from .left import TurnStatus
+from .history_view import TurnStatus
 
 __all__ = ["CARRIED", "SHAPES"]
 
@@ -63,27 +63,31 @@ class PartsMessage(_Sent):
     metadata: dict[str, str] | UnsetType | None = UNSET
 
 
-class Approve(_Sent):
+class ApproveAnswer(_Sent):
     """The call may run, with other arguments if there are any."""
 
     approve: Literal[True]
     arguments: dict[str, Any] | UnsetType | None = UNSET
 
 
-class Deny(_Sent):
+class DenyAnswer(_Sent):
     """The call may not run. The model reads the reason."""
 
     deny: str
 
 
-class Return(_Sent):
+class ReturnAnswer(_Sent):
     """The result of an external call: any JSON value."""
 
     value: Any = field(name="return")
     is_error: bool | UnsetType = UNSET
 
 
-_AN_ANSWER = {"anyOf": [{"$ref": f"#/components/schemas/{name}"} for name in ("Approve", "Deny", "Return")]}
+_AN_ANSWER = {
+    "anyOf": [
+        {"$ref": f"#/components/schemas/{name}"} for name in ("ApproveAnswer", "DenyAnswer", "ReturnAnswer")
+    ]
+}
 
 
 class Answers(_Sent):
@@ -105,7 +109,7 @@ class NewEvent(_Sent):
 # ----------------------------------------------------------------------------------------- responses
 
 
-class PendingCall(Struct):
+class WaitingCall(Struct):
     """A call that waits for an answer. `arguments`: JSON text."""
 
     id: str
@@ -114,7 +118,7 @@ class PendingCall(Struct):
     reason: Literal["approval", "external", "in_doubt"]
 
 
-class Usage(Struct):
+class TokenUsage(Struct):
     """Tokens. Cached and written ones are a part of the input, reasoning is a part of the output."""
 
     input_tokens: int
@@ -132,8 +136,8 @@ class TurnResult(Struct):
     text: str
     status: Literal["complete", "awaiting_tools", "truncated", "refused", "limited"]
     finish_reason: str
-    pending: list[PendingCall]
-    usage: Usage
+    pending: list[WaitingCall]
+    usage: TokenUsage
     warnings: list[str]
     duplicate: bool
 
@@ -155,7 +159,7 @@ class Stopped(Struct):
     stopped: bool
 
 
-class ConversationInfo(Struct):
+class ConversationFacts(Struct):
     """One conversation. `turn_status`: whether a turn runs, the newest one was stopped, or something waits
     that nobody runs: a turn that a process left, or messages."""
 
@@ -164,7 +168,7 @@ class ConversationInfo(Struct):
     turn_status: TurnStatus
     turns: int
     updated_at: datetime
-    pending: list[PendingCall]
+    pending: list[WaitingCall]
 
 
 class ConversationRow(Struct):
@@ -228,7 +232,7 @@ class File(Struct):
     name: str | UnsetType = UNSET
 
 
-class Message(Struct):
+class ShownMessage(Struct):
     """A message of a history. A reply has pieces, other messages may have files and a speaker."""
 
     id: str
@@ -239,7 +243,7 @@ class Message(Struct):
     speaker: str | UnsetType = UNSET
 
 
-class Problem(Struct):
+class ProblemDocument(Struct):
     """A problem document of RFC 9457. `retry_after`: seconds. `state`: where the client carries it."""
 
     type: Annotated[str, Meta(pattern="^urn:goaitools:")]
@@ -311,18 +315,19 @@ class CarriedState(Struct):
 class CarriedMessages(Struct):
     """The history, oldest message first, and the calls that wait."""
 
-    messages: list[Message]
-    pending: list[PendingCall]
+    messages: list[ShownMessage]
+    pending: list[WaitingCall]
 
 
 CARRIED: tuple[type[Struct], ...] = (
-    CarriedText, CarriedParts, Approve, Deny, Return, CarriedAnswers, CarriedEvents, CarriedQuery,
-    CarriedResult, CarriedState, CarriedMessages, Problem,
+    CarriedText, CarriedParts, ApproveAnswer, DenyAnswer, ReturnAnswer, CarriedAnswers, CarriedEvents,
+    CarriedQuery, CarriedResult, CarriedState, CarriedMessages, ProblemDocument,
 )  # fmt: skip
 """The types of a server without a store."""
 
 SHAPES: tuple[type[Struct], ...] = (
-    TextMessage, PartsMessage, Approve, Deny, Return, Answers, NewEvent, GoOn,
-    TurnResult, StoppedTurn, Stopped, ConversationInfo, ConversationList, Message, Problem, Done,
+    TextMessage, PartsMessage, ApproveAnswer, DenyAnswer, ReturnAnswer, Answers, NewEvent, GoOn,
+    TurnResult, StoppedTurn, Stopped, ConversationFacts, ConversationList, ShownMessage,
+    ProblemDocument, Done,
 )  # fmt: skip
 """The types that the document names. Those inside of them come along."""

@@ -13,14 +13,13 @@ with SimServer() as sim:
 """
 
 from .anthropic.rules import check_anthropic
-from .entry import serve
-from .http.faults import Fault, Scripted
-from .http.response import Response
+from .http_values import Response
 from .model.game_master import GameMaster
 from .model.prompt import Call, Model, Offer, Prompt, Reply, Said
 from .openai.chat_rules import check_openai
 from .openai.responses_rules import check_openai_responses
-from .server import Recorded, SimServer
+from .provider_faults import Fault, Scripted
+from .server import Recorded, SimServer, serve
 
 __all__ = [
     "Call",

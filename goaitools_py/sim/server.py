@@ -1,12 +1,16 @@
 """The simulator: an offline model provider on loopback, with a script of replies and faults.
 
-Owns: how one request is answered and recorded. Must never know: a provider's JSON (the files of each provider
-know it), or sockets (`loopback` knows them).
+Owns: how one request is answered and recorded; and the simulator as a process of its own, with its text on
+the terminal and the wait for Ctrl-C. Must never know: a provider's JSON (the files of each provider know it),
+or sockets (`loopback` knows them).
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import json
+import sys
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -14,21 +18,19 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Final, Self
 
-from .anthropic.messages import AnthropicMessages
-from .http.body import Body, BodyError, dump, read_body
-from .http.faults import Fault, Scripted, damage
-from .http.loopback import Loopback
-from .http.response import JSON, Response
-from .model.compacting import REQUEST
+from .anthropic.messages_api import AnthropicMessages
+from .http_values import JSON, Body, BodyError, Response, dump, read_body
+from .loopback import Loopback
 from .model.game_master import GameMaster
-from .model.prompt import Model, Prompt, Reply, Said
-from .model.tokens import PrefixCache, Tokens, cut, estimate, reply_tokens
-from .openai.chat import OpenAIChat
-from .openai.refusals import Refusal
-from .openai.responses import OpenAIResponses
-from .wire import REQUEST_ID, Exchange, Summary, Wire
+from .model.prompt import REQUEST, Model, Prompt, Reply, Said
+from .model.token_counts import PrefixCache, Tokens, cut, estimate, reply_tokens
+from .openai.chat_api import OpenAIChat
+from .openai.common_rules import Refusal
+from .openai.responses_api import OpenAIResponses
+from .provider_faults import Fault, Scripted, damage
+from .wire import REQUEST_ID, SimExchange, SimSummary, Wire
 
-__all__ = ["WIRES", "Recorded", "SimServer"]
+__all__ = ["WIRES", "Recorded", "SimServer", "serve"]
 
 _WIRES: tuple[Wire, ...] = (OpenAIChat(), OpenAIResponses(), AnthropicMessages())
 WIRES: Final = tuple(wire.name for wire in _WIRES)
@@ -258,11 +260,11 @@ class SimServer:
 
         return damage(scripted, wire, prompt, answer) if isinstance(scripted, Fault) else answer()
 
-    def _summary(self, prompt: Prompt, *said: Said) -> Summary:
+    def _summary(self, prompt: Prompt, *said: Said) -> SimSummary:
         """The model's summary of a prompt, and of the messages since then."""
         history = (*prompt.history, *said, Said(role="user", text=REQUEST))
         summary = self._model(replace(prompt, history=history, stream=False))
-        return Summary(text=summary.content, tokens=replace(self._tokens(prompt, summary), written=0))
+        return SimSummary(text=summary.content, tokens=replace(self._tokens(prompt, summary), written=0))
 
     def _tokens(self, prompt: Prompt, reply: Reply) -> Tokens:
         cacheable = prompt.content[: prompt.cacheable]
@@ -292,7 +294,7 @@ class SimServer:
             for index, call in enumerate(reply.tool_calls)
         ]
         return wire.answer(
-            Exchange(prompt=seen, reply=reply, calls=calls, tokens=tokens, key=key, summary=summary)
+            SimExchange(prompt=seen, reply=reply, calls=calls, tokens=tokens, key=key, summary=summary)
         )
 
 
@@ -314,3 +316,46 @@ def _elsewhere(wire: Wire, method: str, path: str) -> Response:
         model = {"id": "sim-game-master", "object": "model", "created": 0, "owned_by": "goaitools-sim"}
         return Response(headers=JSON, pieces=(dump({"object": "list", "data": [model]}),))
     return wire.error(404, wire.not_found(method, path))
+
+
+_LOOK_SECONDS = 0.2
+"""How often the waiting thread checks for a Ctrl-C that did not wake it."""
+
+
+def serve(port: int, *, host: str = "127.0.0.1", seed: int = 0, as_json: bool = False) -> None:
+    """Serve until Ctrl-C. Print that it is a simulator, and its address.
+
+    Args:
+        port: 0 takes a free one.
+        host: The address to listen on.
+        seed: For the choices of the simulated model.
+        as_json: Print the addresses as one line of JSON: {"base_urls": {provider API: URL}}.
+    """
+    with SimServer(host=host, port=port, seed=seed, max_recorded=0) as sim, _until_interrupted():
+        # The server answers before the first line is written, so Ctrl-C can come at any line from here on.
+        sys.stdout.write(_addresses(sim) if as_json else _announcement(sim))
+        sys.stdout.flush()
+        _wait_for_ever()
+
+
+def _announcement(sim: SimServer) -> str:
+    return (
+        f"goaitools simulator (no language model, nothing leaves this machine): {sim.base_url}\n"
+        f"for Anthropic's client: {sim.base_url_for('anthropic')}\n"
+    )
+
+
+def _addresses(sim: SimServer) -> str:
+    return json.dumps({"base_urls": {wire: sim.base_url_for(wire) for wire in WIRES}}) + "\n"
+
+
+def _until_interrupted() -> contextlib.suppress:
+    return contextlib.suppress(KeyboardInterrupt)
+
+
+def _wait_for_ever() -> None:
+    # One wait without a time limit can miss Ctrl-C: a signal that arrives just before the thread sleeps, or
+    # on another thread, does not wake it. Python sees that signal when the wait ends, so it ends often.
+    never = threading.Event()
+    while not never.wait(_LOOK_SECONDS):
+        pass

@@ -9,20 +9,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from .http.body import Body
-from .http.response import Headers, Response
+from .http_values import Body, Headers, Response
 from .model.prompt import Call, Prompt, Reply
-from .model.tokens import Tokens
-from .openai.refusals import Refusal
+from .model.token_counts import Tokens
+from .openai.common_rules import Refusal
 
-__all__ = ["REQUEST_ID", "Exchange", "Summary", "Wire"]
+__all__ = ["REQUEST_ID", "SimExchange", "SimSummary", "Wire"]
 
 REQUEST_ID = b"req_sim_------"
 """A body holds this where it names the request. The server replaces it by the request's id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class SimSummary:
     """A compaction inside a reply: the summary of the history, and the tokens that it took."""
 
     text: str = field(repr=False)
@@ -30,7 +29,7 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exchange:
+class SimExchange:
     """A prompt and its reply, ready to be written. `calls` have ids; `key` names the exchange (hex).
 
     `summary`: the provider's compaction of the history, if it made one.
@@ -41,7 +40,7 @@ class Exchange:
     calls: Sequence[Call]
     tokens: Tokens
     key: str
-    summary: Summary | None = None
+    summary: SimSummary | None = None
 
 
 class Wire(Protocol):
@@ -110,7 +109,7 @@ class Wire(Protocol):
         """The prompt that the model gets from a valid request."""
         ...
 
-    def answer(self, exchange: Exchange) -> Response:
+    def answer(self, exchange: SimExchange) -> Response:
         """The reply as JSON, or as events, one for each piece."""
         ...
 

@@ -1,13 +1,13 @@
-"""Attributes of spans and metrics for values of this package.
+"""Values of this package as attributes of spans and metrics, and the histograms that record them.
 
-Owns: the attributes of a backend, an error, a tool, a message, and of used tokens. Must never know: when a
-span begins or ends.
+Owns: the attributes of a backend, an error, a tool, a message, and of used tokens; the instruments. Must
+never know: when a span begins or ends, or something is measured.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..backends.base import BackendError
 from ..types.errors import GoAIToolsError
@@ -15,7 +15,20 @@ from ..types.messages import Message, Text
 from ..types.usage import Usage
 from . import conventions as names
 
-__all__ = ["description", "error_type", "given", "provider", "server", "shown", "tokens", "turn_tokens"]
+if TYPE_CHECKING:
+    from opentelemetry.metrics import Histogram, Meter
+
+__all__ = [
+    "Meters",
+    "description",
+    "error_type",
+    "given",
+    "provider",
+    "server",
+    "shown",
+    "tokens",
+    "turn_tokens",
+]
 
 
 def provider(backend: Any) -> str:
@@ -82,3 +95,41 @@ def shown(message: Message) -> dict[str, Any]:
     """A message with its texts, in the JSON form of the conventions."""
     parts = [{"type": "text", "content": part.text} for part in message.parts if isinstance(part, Text)]
     return {"role": message.role, "parts": parts}
+
+
+_ALL: Final = {
+    names.OPERATION_DURATION: ("s", "GenAI operation duration.", names.SECONDS),
+    names.TOKEN_USAGE: ("{token}", "Number of input and output tokens used.", names.TOKENS),
+    names.INVOKE_AGENT_DURATION: (
+        "s",
+        "Duration of one agent invocation.",
+        names.TURN_SECONDS,
+    ),
+    names.INFERENCE_CALLS: (
+        "{inference_call}",
+        "Number of requests to models in one agent invocation.",
+        names.CALLS,
+    ),
+    names.TOOL_CALLS: ("{tool_call}", "Number of tool calls that ran in one agent invocation.", names.CALLS),
+    names.EXECUTE_TOOL_DURATION: ("s", "The duration of a single tool execution.", names.SECONDS),
+    names.STATE_BYTES: ("By", "Size of the state after a turn.", names.TOKENS),
+    names.TURN_WAIT: ("s", "How long a turn waited for a lease, or to send a request again.", names.SECONDS),
+}
+"""By name: the unit, the description, the boundaries of its buckets."""
+
+
+class Meters:
+    """The instruments of one meter."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._by_name: dict[str, Histogram] = {
+            name: meter.create_histogram(
+                name, unit=unit, description=words, explicit_bucket_boundaries_advisory=list(bounds)
+            )
+            for name, (unit, words, bounds) in _ALL.items()
+        }
+
+    def record(self, name: str, value: float, attributes: Mapping[str, str | int]) -> None:
+        """Record one value. Attributes without a value are left out."""
+        given = {key: value for key, value in attributes.items() if value}
+        self._by_name[name].record(value, given)

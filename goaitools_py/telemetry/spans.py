@@ -25,8 +25,7 @@ from ..types.messages import Text
 from ..types.result import ChatResult
 from ..types.usage import Usage
 from . import conventions as names
-from .attributes import description, error_type, given, provider, server, shown, tokens, turn_tokens
-from .meters import Meters
+from .attributes import Meters, description, error_type, given, provider, server, shown, tokens, turn_tokens
 
 __all__ = ["Asked", "Trace"]
 
@@ -51,7 +50,7 @@ class Asked(Value, frozen=True, kw_only=True):
     is_turn: bool
 
 
-class _Call:
+class _ToolSpan:
     """One request to a model, from its first byte until its reply is read."""
 
     __slots__ = (
@@ -94,7 +93,7 @@ class Trace:
         self._context: contexts.Context | None = None
         self._began = 0.0
         self._waited = 0.0
-        self._call: _Call | None = None
+        self._call: _ToolSpan | None = None
         self._is_asking = False
         self._of: dict[str, str] = {}
         self._backend = asked.backend
@@ -206,7 +205,7 @@ class Trace:
         span = self._tracer.start_span(
             f"chat {model}".rstrip(), self._context, kind=SpanKind.CLIENT, attributes=given(told)
         )
-        self._call = _Call(
+        self._call = _ToolSpan(
             span, attributes, backend, is_asked=self._is_asking, is_streamed=effect.request.stream
         )
         self._is_asking = False

@@ -12,8 +12,8 @@ from opentelemetry import metrics, trace
 
 from ..base.version import __version__
 from ..turn.plan import Watch
+from .attributes import Meters
 from .conventions import SCHEMA_URL
-from .meters import Meters
 from .spans import Asked, Trace
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from goaitools_py import (
     TurnError,
 )
 from goaitools_py.sim import Fault, Reply, SimServer
-from goaitools_py.sim.http.faults import Scripted
-from goaitools_py.sim.http.response import Hold
+from goaitools_py.sim.http_values import Hold
+from goaitools_py.sim.provider_faults import Scripted
 
 from ..turn._reading import ALL, ANTHROPIC, CHAT, LEAD, RESPONSES
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import pytest
 
 from goaitools_py import Chat, Tool
-from goaitools_py.cli.answers import is_address, question_lines, typed_answer
-from goaitools_py.cli.lines import Talk
+from goaitools_py.cli.chat_input import is_address, question_lines, typed_answer
+from goaitools_py.cli.line_chat import LineChat
 from goaitools_py.stores import SQLiteStore
 from goaitools_py.testing import Calls, ScriptedBackend
 from goaitools_py.types.answers import PendingCall
@@ -112,7 +112,7 @@ def test_answer_gives_the_result_of_an_external_call(
     """The lines say so; without such a call nothing happens."""
     script = ScriptedBackend(Calls([("ask_a_human", {})]), "They say yes.")
 
-    code = Talk(Chat(script, tools=[ASK]), store, "ada").run(
+    code = LineChat(Chat(script, tools=[ASK]), store, "ada").run(
         ["/answer x", "Ask.", "/answer it is fine", "/answer y"]
     )
 
@@ -150,7 +150,7 @@ def test_answer_answers_a_server(store: SQLiteStore, capsys: pytest.CaptureFixtu
     script = ScriptedBackend(Calls([("book", {"show": "Hamlet"})]), "You have a seat.")
 
     with MCPTools(server, approve="none") as tools, Chat(script, tools=[*tools]) as chat:
-        code = Talk(chat, store, "ada").run(["Book Hamlet.", "/answer row=three", "/answer row=3"])
+        code = LineChat(chat, store, "ada").run(["Book Hamlet.", "/answer row=three", "/answer row=3"])
 
     out, err = capsys.readouterr()
     assert (code, out.strip()) == (0, "You have a seat.")

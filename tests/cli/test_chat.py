@@ -17,9 +17,9 @@ from goaitools_py import Chat, Encrypted, Key, Keyring, Signed, StoreUnavailable
 from goaitools_py.backends.base import BackendError
 from goaitools_py.backends.dialects import WIRES
 from goaitools_py.cli import main
-from goaitools_py.cli.chat import add_to as chat_options
-from goaitools_py.cli.lines import Talk, typed_lines
-from goaitools_py.cli.opening import opening_of
+from goaitools_py.cli.chat_command import add_to as chat_options
+from goaitools_py.cli.chat_options import opening_of
+from goaitools_py.cli.line_chat import LineChat, typed_lines
 from goaitools_py.cli.session import CONVERSATION
 from goaitools_py.state.blob import peek
 from goaitools_py.states import inspect_state, read_history
@@ -49,7 +49,7 @@ def _type(monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
 
 def _talk(store: Any, lines: Iterable[str], *steps: Any) -> int:
     """A conversation with a scripted model in the thread "ada"."""
-    return Talk(Chat(ScriptedBackend(*steps)), store, "ada").run(lines)
+    return LineChat(Chat(ScriptedBackend(*steps)), store, "ada").run(lines)
 
 
 def _said(store: SQLiteStore, key: str = "ada") -> list[str]:
@@ -605,7 +605,7 @@ class Failing(SQLiteStore):
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Failing]:
     """An empty store in memory that can fail; the command does not wait for it."""
-    monkeypatch.setattr("goaitools_py.cli.lines.SAVE_TIMEOUT", 0.0)
+    monkeypatch.setattr("goaitools_py.cli.line_chat.SAVE_TIMEOUT", 0.0)
     with Failing(":memory:") as made:
         yield made
 

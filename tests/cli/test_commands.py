@@ -6,13 +6,10 @@ from decimal import Decimal
 
 import pytest
 
-from goaitools_py.cli.arguments import pretty
-from goaitools_py.cli.commands import COMMANDS, help_lines, typed
-from goaitools_py.cli.exports import file_name
-from goaitools_py.cli.facts import HeaderFacts, dollars, gauge, header_lines, short
-from goaitools_py.cli.keys import check_name, copy_name, free_name
-from goaitools_py.cli.terminal import WIDTH
-from goaitools_py.cli.transcript import clipped
+from goaitools_py.cli.chat_input import COMMANDS, check_name, copy_name, free_name, help_lines, typed
+from goaitools_py.cli.conversions import file_name
+from goaitools_py.cli.summary_lines import HeaderFacts, clipped, dollars, gauge, header_lines, pretty, short
+from goaitools_py.cli.text_output import WIDTH
 
 # ------------------------------------------------------------------------------------------- commands
 

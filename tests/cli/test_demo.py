@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from goaitools_py.cli import demo_game, main
-from goaitools_py.cli.terminal import WIDTH
+from goaitools_py.cli.text_output import WIDTH
 from goaitools_py.sim import Prompt, Reply, SimServer
 from goaitools_py.states import inspect_state
 from goaitools_py.stores import SQLiteStore

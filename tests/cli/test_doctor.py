@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 import goaitools_py
-from goaitools_py.cli import checks, main, store_checks
-from goaitools_py.cli.stores import lacking_limit
+from goaitools_py.cli import doctor_checks as checks
+from goaitools_py.cli import main
+from goaitools_py.cli.store_urls import lacking_limit
 from goaitools_py.stores import MemoryStore, SQLiteStore, Stored
 from goaitools_py.types.errors import StateConflictError
 
@@ -249,17 +250,17 @@ class Broken(MemoryStore):
 @pytest.mark.parametrize(
     ("fault", "check", "words"),
     [
-        ("text", store_checks.round_trip, "does not give back the bytes"),
-        ("last wins", store_checks.race, "of 8 saves of one version won, expected 1"),
-        ("breaks", store_checks.race, "8 of 8 saves failed: RuntimeError"),
-        ("clock", store_checks.clock, "300 s ahead of it"),
+        ("text", checks.round_trip, "does not give back the bytes"),
+        ("last wins", checks.race, "of 8 saves of one version won, expected 1"),
+        ("breaks", checks.race, "8 of 8 saves failed: RuntimeError"),
+        ("clock", checks.store_clock, "300 s ahead of it"),
     ],
 )
 def test_a_broken_store_is_found(fault: str, check: Any, words: str) -> None:
     """Each fault by the check that looks for it."""
-    store, key = Broken(fault), store_checks.new_key()
-    if check is not store_checks.round_trip:
-        store_checks.round_trip(store, key)
+    store, key = Broken(fault), checks.new_key()
+    if check is not checks.round_trip:
+        checks.round_trip(store, key)
     finding = check(store, key)
     assert finding.status == "problem"
     assert words in finding.text
@@ -274,15 +275,15 @@ def test_a_lease_of_two_holders_is_found() -> None:
 
             return nullcontext()
 
-    assert store_checks.lease(Two(), "a").status == "problem"
-    assert store_checks.lease(MemoryStore(), "a").status == "ok"
-    assert store_checks.lease(object(), "a").status == "note"
+    assert checks.lease(Two(), "a").status == "problem"
+    assert checks.lease(MemoryStore(), "a").status == "ok"
+    assert checks.lease(object(), "a").status == "note"
 
 
 def test_the_contract_tells_its_findings() -> None:
     """All of the protocol: here, a store that ignores versions."""
     store = Broken("last wins")
-    finding = store_checks.contract(store, store)
+    finding = checks.contract(store, store)
     assert finding.status == "problem"
     assert "findings about Broken" in finding.text
     assert issubclass(StateConflictError, Exception)

@@ -14,7 +14,7 @@ import pytest
 from goaitools_py.cli import live as running
 from goaitools_py.cli import main
 from goaitools_py.cli.live_checks import CHECKS
-from goaitools_py.cli.live_model import Check, Live
+from goaitools_py.cli.live_model import Live, LiveCheck
 from goaitools_py.prices import cost
 from goaitools_py.sim import Fault, Reply, Response, SimServer
 
@@ -77,7 +77,7 @@ def wire(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def row(wire: str, *asked: str, window: int | None = None) -> running.Row:
+def row(wire: str, *asked: str, window: int | None = None) -> running.LiveRow:
     """The last of these checks, after the others."""
     live = Live(f"{wire}:some-model", max_output=64, timeout=20, window=window)
     try:
@@ -252,7 +252,7 @@ def test_a_check_that_breaks_is_a_row(wire: str, host: Host) -> None:
         raise RuntimeError(KEY)
 
     live = Live(f"{wire}:some-model", max_output=64, timeout=20, window=None)
-    checks = [Check("a", "b", broken), BY_NAME["plain text"]]
+    checks = [LiveCheck("a", "b", broken), BY_NAME["plain text"]]
     first, second = running.run_checks(live, checks)
     live.close()
     assert first[:4] == ("a", "b", "differs", "RuntimeError")

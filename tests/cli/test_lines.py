@@ -12,7 +12,7 @@ import pytest
 
 from goaitools_py import Chat, tool
 from goaitools_py.cli import main
-from goaitools_py.cli.lines import Talk
+from goaitools_py.cli.line_chat import LineChat
 from goaitools_py.states import import_state, inspect_state, read_history
 from goaitools_py.stores import SQLiteStore
 from goaitools_py.testing import Calls, ScriptedBackend
@@ -47,7 +47,7 @@ def open_box(code: int) -> str:
 
 
 def _talk(store: Any, lines: list[str], *steps: Any) -> int:
-    return Talk(Chat(ScriptedBackend(*steps), tools=[open_box]), store, "ada").run(lines)
+    return LineChat(Chat(ScriptedBackend(*steps), tools=[open_box]), store, "ada").run(lines)
 
 
 def _said(store: Any, key: str = "ada") -> list[str]:
@@ -264,7 +264,7 @@ def test_another_conversation_that_cannot_be_read_is_not_gone_to(
     def check(key: str, blob: bytes) -> None:
         Chat(ScriptedBackend(), on_bad_state="raise").append_to_state(blob)
 
-    talk = Talk(Chat(ScriptedBackend("1")), store, "ada", check=check)
+    talk = LineChat(Chat(ScriptedBackend("1")), store, "ada", check=check)
 
     assert talk.run(["/threads bad", "Hi"]) == 0
     assert _said(store) == ["Hi", "1"]
@@ -275,8 +275,8 @@ def test_on_a_terminal_without_the_extra_it_talks_line_by_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The line mode stays, and says what brings the app."""
-    monkeypatch.setattr("goaitools_py.cli.chat._is_terminal", lambda: True)
-    monkeypatch.setattr("goaitools_py.cli.chat.find_spec", lambda name: None)
+    monkeypatch.setattr("goaitools_py.cli.chat_command._is_terminal", lambda: True)
+    monkeypatch.setattr("goaitools_py.cli.chat_command.find_spec", lambda name: None)
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{NAME}\n"))
 
     assert main(["chat", "--model", "sim"]) == 0
@@ -289,7 +289,7 @@ def test_on_a_terminal_without_the_extra_it_talks_line_by_line(
 def test_on_a_terminal_it_is_the_app(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the extra the app is started, unless --lines says not to."""
     started: list[str] = []
-    monkeypatch.setattr("goaitools_py.cli.chat._is_terminal", lambda: True)
+    monkeypatch.setattr("goaitools_py.cli.chat_command._is_terminal", lambda: True)
     monkeypatch.setattr("goaitools_py.cli.tui.run_app", lambda opening: started.append(opening.key) or 0)
 
     assert main(["chat", "--model", "sim", "--thread", "ada"]) == 0

@@ -32,9 +32,8 @@ from goaitools_py import (
 )
 from goaitools_py.base.values import replace
 from goaitools_py.cli import main
-from goaitools_py.cli.page import page
-from goaitools_py.cli.picture import Style, TurnBar, bars_of, picture_lines, style_for
-from goaitools_py.cli.report import info_facts
+from goaitools_py.cli.state_page import page
+from goaitools_py.cli.state_report import Style, TurnBar, bars_of, info_facts, picture_lines, style_for
 from goaitools_py.history.info import StateInfo
 from goaitools_py.seal import rewrap
 from goaitools_py.states import inspect_state, read_history

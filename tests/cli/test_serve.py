@@ -24,8 +24,8 @@ import pytest
 from goaitools_py import AsyncChat
 from goaitools_py.cli import main
 from goaitools_py.cli import serve as serve_command
-from goaitools_py.cli.stores import shown_url
-from goaitools_py.serve.page.app import page_app
+from goaitools_py.cli.store_urls import shown_url
+from goaitools_py.serve.page.page_app import page_app
 from goaitools_py.stores import AsyncMemoryStore
 
 from ..stores._places import place_of

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from goaitools_py.cli.session_file import FolderStore
+from goaitools_py.cli.chat_stores import FolderStore
 from goaitools_py.states import read_history, state_from_messages
 from goaitools_py.types.errors import StateConflictError, StoreUnavailableError
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from goaitools_py.cli import main
-from goaitools_py.cli.async_stores import opened_async_store
+from goaitools_py.cli.store_urls import opened_async_store
 from goaitools_py.stores import AsyncPostgresStore, PostgresStore
 from goaitools_py.types.errors import StoreError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from goaitools_py.cli.terminal import WIDTH, columns, counted, printable
+from goaitools_py.cli.text_output import WIDTH, columns, counted, printable
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from goaitools_py.cli.session_file import FolderStore
-from goaitools_py.cli.threaded_store import FullThreadedStore, ThreadedStore
+from goaitools_py.cli.chat_stores import FolderStore, FullThreadedStore, ThreadedStore
 from goaitools_py.states import state_from_messages
 from goaitools_py.stores import MemoryStore
 from goaitools_py.stores.base import AsyncLeasing, AsyncParted, AsyncStopping

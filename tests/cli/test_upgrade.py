@@ -15,8 +15,8 @@ import pytest
 
 from goaitools_py import Chat, Compactor, Encrypted, KeepRecentTurns, Key, Keyring, Signed, TurnLimit
 from goaitools_py.cli import main
-from goaitools_py.cli.progress import Progress
-from goaitools_py.cli.upgrading import Files, Rows
+from goaitools_py.cli.text_output import Progress
+from goaitools_py.cli.upgrading import StateFiles, StoreRows
 from goaitools_py.state.blob import peek
 from goaitools_py.states import (
     load_state,
@@ -155,7 +155,7 @@ def test_a_file_that_changes_meanwhile_is_left(tmp_path: Path) -> None:
         save_state(newer, name)
         return talk()
 
-    assert Files(str(tmp_path)).upgrade(str(tmp_path / "a"), new_of, dry=False) == "busy"
+    assert StateFiles(str(tmp_path)).upgrade(str(tmp_path / "a"), new_of, dry=False) == "busy"
     assert load_state(tmp_path / "a") == newer
 
 
@@ -219,7 +219,7 @@ def test_many_conversations_with_owners_of_their_own(
     assert main([*given, "--prefix", "b"]) == 0
     assert report(capsys) == {"upgraded": 12}
 
-    real, done = Rows.upgrade, []
+    real, done = StoreRows.upgrade, []
 
     def stops(self: Any, name: str, *args: Any, **how: Any) -> Any:
         done.append(name)
@@ -228,7 +228,7 @@ def test_many_conversations_with_owners_of_their_own(
         return real(self, name, *args, **how)
 
     with monkeypatch.context() as stopped:
-        stopped.setattr(Rows, "upgrade", stops)
+        stopped.setattr(StoreRows, "upgrade", stops)
         assert main(given) == 130
     found = report(capsys)
     assert found["stopped"] is True
@@ -251,7 +251,7 @@ def test_a_save_of_another_worker_is_never_lost() -> None:
             times.append(name)
             return upgrade_of(blob)
 
-        assert Rows(store, lambda blob, key: {}, "").upgrade("ada", new_of, dry=False) == "upgraded"
+        assert StoreRows(store, lambda blob, key: {}, "").upgrade("ada", new_of, dry=False) == "upgraded"
 
     found = store.load("ada")
     assert found is not None
@@ -275,7 +275,7 @@ class _NoLease:
 def test_a_running_turn_goes_on_over_an_upgrade() -> None:
     """Where there is no lease: its save finds the upgraded row, and is put behind it."""
     store = _NoLease(MemoryStore())
-    rows = Rows(store, lambda blob, key: {}, "")
+    rows = StoreRows(store, lambda blob, key: {}, "")
 
     def upgrades(*_: Any) -> str:
         assert rows.upgrade("ada", lambda blob, key: upgrade_of(blob), dry=False) == "upgraded"
@@ -349,7 +349,7 @@ def test_a_newer_save_in_a_column_stays(kind: str, tmp_path: Path) -> None:
     """The update names the old bytes."""
     import sqlalchemy
 
-    from goaitools_py.cli.upgrading import Column
+    from goaitools_py.cli.upgrading import TableColumn
 
     with place_of(kind, tmp_path) as found:
         engine = sqlalchemy.create_engine(found.url, poolclass=sqlalchemy.NullPool)
@@ -363,7 +363,7 @@ def test_a_newer_save_in_a_column_stays(kind: str, tmp_path: Path) -> None:
         first, newer = old(), old(system="Later.")
         with engine.begin() as connection:
             connection.execute(table.insert(), [{"id": "ada", "state": first}, {"id": "eve", "state": first}])
-        column = Column(found.url, "player", "state", "id")
+        column = TableColumn(found.url, "player", "state", "id")
         seen: list[bytes] = []
 
         def new_of(blob: bytes, name: str) -> bytes:

@@ -15,7 +15,7 @@ from asgiref.sync import sync_to_async
 
 from goaitools_py import AsyncChat, Chat, tool
 from goaitools_py.seal import Key, Keyring, Signed
-from goaitools_py.serve import Refused, Who, serve
+from goaitools_py.serve import Caller, Refused, serve
 from goaitools_py.testing import Calls, ScriptedBackend
 
 from ._django import Conversation  # sets Django up: before anything of Django's
@@ -126,12 +126,12 @@ class Site:
         self.application = get_asgi_application()
 
     @staticmethod
-    async def whose(request: Any, name: str) -> Who:
+    async def whose(request: Any, name: str) -> Caller:
         """Whose conversation it is: that of the user of Django's session."""
         found = await django_request(request).auser()
         if not found.is_authenticated:
             raise Refused(401)
-        return Who(f"{found.username}/{name}", prefix=f"{found.username}/")
+        return Caller(f"{found.username}/{name}", prefix=f"{found.username}/")
 
     def client(self, cookies: dict[str, str]) -> httpx.AsyncClient:
         """A client of the site with the cookies of a session."""

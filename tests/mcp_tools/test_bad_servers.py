@@ -33,7 +33,7 @@ from mcp_types import (
 from goaitools_py import AsyncChat
 from goaitools_py.mcp import MCPConnectionError, MCPTools
 from goaitools_py.mcp.connection import Connection
-from goaitools_py.mcp.tools import _all_tools
+from goaitools_py.mcp.mcp_tools import _all_tools
 from goaitools_py.states import read_history
 from goaitools_py.testing import Calls, ScriptedBackend
 

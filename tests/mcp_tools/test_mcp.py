@@ -26,7 +26,7 @@ from mcp_types import ToolAnnotations
 
 from goaitools_py import Approve, AsyncChat, Chat
 from goaitools_py.mcp import MCPConnectionError, MCPTools
-from goaitools_py.mcp.described import named, returned, schema_of
+from goaitools_py.mcp.tool_descriptions import named, returned, schema_of
 from goaitools_py.states import read_history
 from goaitools_py.testing import Calls, ScriptedBackend
 from goaitools_py.types.messages import Text

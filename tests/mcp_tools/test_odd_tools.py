@@ -18,7 +18,7 @@ from mcp_types import CallToolResult, TextContent, Tool
 
 from goaitools_py import AsyncChat
 from goaitools_py.mcp import MCPTools
-from goaitools_py.mcp.described import returned
+from goaitools_py.mcp.tool_descriptions import returned
 from goaitools_py.states import read_history
 from goaitools_py.testing import Calls, ScriptedBackend
 

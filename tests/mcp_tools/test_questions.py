@@ -20,7 +20,7 @@ from mcp_types import ElicitRequestFormParams, ElicitResult
 from goaitools_py import Approve, AsyncChat, Chat, Deny, PendingCall
 from goaitools_py.frontends import AISDK, PLAIN_JSON
 from goaitools_py.mcp import MCPTools
-from goaitools_py.mcp.questions import CallQuestions, Questions
+from goaitools_py.mcp.elicitation import CallQuestions, ServerQuestions
 from goaitools_py.states import pending_calls, read_history, redact_state
 from goaitools_py.testing import Calls, ScriptedBackend
 from goaitools_py.tools import ToolContext, ToolReturn, Waiting
@@ -277,7 +277,7 @@ def test_a_question_that_may_be_of_several_calls_is_declined(caplog: pytest.LogC
     """Older protocols do not say whose it is; nobody gets the answer to another call's question."""
 
     async def main() -> list[Any]:
-        questions = Questions()
+        questions = ServerQuestions()
 
         async def asked() -> Any:
             task = asyncio.create_task(questions.answer(None, Again()), context=contextvars.Context())

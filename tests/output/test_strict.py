@@ -19,7 +19,7 @@ from goaitools_py.backends.wire.schema_refusals import refuse_at_anthropic, refu
 from goaitools_py.backends.wire.strict_schema import anthropic_strict, openai_strict
 from goaitools_py.output import Output, OutputError
 from goaitools_py.output.shape import shape_of
-from goaitools_py.sim.model.fill import filled
+from goaitools_py.sim.model.schema_values import filled
 from goaitools_py.testing import ScriptedBackend
 
 from ._types import REFUSED, TAKEN

@@ -9,7 +9,7 @@ from typing import Any
 from starlette.testclient import TestClient
 
 from goaitools_py import AsyncChat, tool
-from goaitools_py.serve.page.app import PageSettings, page_app
+from goaitools_py.serve.page.page_app import PageSettings, page_app
 from goaitools_py.stores import AsyncMemoryStore
 from goaitools_py.testing import ScriptedBackend
 

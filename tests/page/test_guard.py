@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from goaitools_py.serve.page.guard import cookie_of
+from goaitools_py.serve.page.guard import SCRIPTS, cookie_of
 from goaitools_py.stores import AsyncMemoryStore
 
 from ._pages import paged, said
@@ -37,7 +37,7 @@ TURNS = "/api/conversations/hall/turns"
 def test_a_host_of_others_is_refused(host: str, status: int) -> None:
     """A page of another site that rebinds its name to this machine names itself as the host."""
     with paged() as client:
-        for path in ("/", "/page.js", "/markdown.js", "/about"):
+        for path in ("/", *(f"/{name}" for name in SCRIPTS), "/about"):
             assert client.get(path, headers={"host": host}).status_code == status
 
 
@@ -147,9 +147,9 @@ def test_the_page_is_protected_in_the_browser() -> None:
 
 
 def test_the_page_is_small_and_needs_no_other_server() -> None:
-    """One HTML file and two scripts of at most 80 KB, without an address of another server, and without a way
+    """One HTML file and five scripts of at most 80 KB together, without an address of another server or a way
     to make HTML of a text."""
-    names = ("markdown.js", "page.js")
+    names = ("markdown.js", "values.js", "cards.js", "inspector.js", "page.js")
     with paged() as client:
         page, *scripts = (client.get(path).text for path in ("/", *names))
 

@@ -14,8 +14,7 @@ from goaitools_py.backends import BackendError
 from goaitools_py.compaction import MiddleOut
 from goaitools_py.frontends import AskError
 from goaitools_py.seal import Encrypted, Key, Keyring
-from goaitools_py.serve.page.app import PageSettings, page_app
-from goaitools_py.serve.page.names import key_of, name_of
+from goaitools_py.serve.page.page_app import PageSettings, key_of, name_of, page_app
 from goaitools_py.stores import AsyncMemoryStore
 from goaitools_py.testing import Calls, ScriptedBackend
 

@@ -20,8 +20,8 @@ from starlette.requests import Request
 
 from goaitools_py import AsyncChat, ToolContext, tool
 from goaitools_py.frontends import AGUI, AISDK
-from goaitools_py.serve import ServeLimits, Who, serve
-from goaitools_py.serve.page.app import PageSettings, page_app
+from goaitools_py.serve import Caller, ServeLimits, serve
+from goaitools_py.serve.page.page_app import PageSettings, page_app
 from goaitools_py.stores import AsyncSQLiteStore
 from goaitools_py.testing import Calls, ScriptedBackend
 
@@ -53,8 +53,8 @@ def main(folder: Path, *steps: str) -> None:
     ]
     chat = AsyncChat(ScriptedBackend(*replies), tools=[fire, look])
 
-    def whose(request: Request, name: str) -> Who:
-        return Who(f"ada/{name}", owner="ada")
+    def whose(request: Request, name: str) -> Caller:
+        return Caller(f"ada/{name}", owner="ada")
 
     limits = ServeLimits(grace_seconds=30)
     store = AsyncSQLiteStore(str(folder / "store.db"))

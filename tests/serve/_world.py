@@ -16,7 +16,7 @@ from starlette.requests import Request
 
 from goaitools_py import AsyncChat, tool
 from goaitools_py.frontends import AGUI, AISDK
-from goaitools_py.serve import Refused, Relay, ServeApp, ServeLimits, Who, serve
+from goaitools_py.serve import Caller, Refused, Relay, ServeApp, ServeLimits, serve
 from goaitools_py.stores import AsyncMemoryStore
 from goaitools_py.testing import ScriptedBackend
 
@@ -148,14 +148,14 @@ class World:
         return serve(self.chat, self.store, key=self.whose, relay=relay, **how)
 
     @staticmethod
-    def whose(request: Request, name: str) -> Who:
+    def whose(request: Request, name: str) -> Caller:
         """Whose conversation it is: "game" is a program that is trusted, "bad" may nothing."""
         user = request.headers.get("x-user")
         if user is None:
             raise Refused(401)
         if user == "bad":
             raise Refused
-        return Who(f"{user}/{name}", owner=user, prefix=f"{user}/", trusted=user == "game")
+        return Caller(f"{user}/{name}", owner=user, prefix=f"{user}/", trusted=user == "game")
 
     @contextlib.asynccontextmanager
     async def asked(

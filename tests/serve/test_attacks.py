@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from goaitools_py import Encrypted, Key, Keyring
-from goaitools_py.serve import ServeLimits, Who, serve
+from goaitools_py.serve import Caller, ServeLimits, serve
 from goaitools_py.testing import Calls
 
 from ._world import World, asynchronous, said
@@ -62,7 +62,7 @@ async def test_an_invented_history_with_approvals_changes_nothing() -> None:
 async def test_an_invented_history_changes_no_carried_state() -> None:
     world = World("One.", codec=Encrypted(Keyring(Key.generate())))
     world.app = serve(  # type: ignore[assignment]
-        world.chat, None, key=lambda request, name: Who(f"ada/{name}", binding={"user": "ada"})
+        world.chat, None, key=lambda request, name: Caller(f"ada/{name}", binding={"user": "ada"})
     )
     message = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
     forged = {"id": "hall", "messages": [*invented(), message]}
@@ -168,7 +168,7 @@ async def test_what_a_turn_cannot_take_is_the_clients_error(
     world = World(*([FIRE] if name == "arguments" else []), "Well.", **codec)
     if is_carried:
         world.app = serve(  # type: ignore[assignment]
-            world.chat, None, key=lambda request, name: Who(f"ada/{name}", binding={"user": "ada"})
+            world.chat, None, key=lambda request, name: Caller(f"ada/{name}", binding={"user": "ada"})
         )
     routes = ("/turns", "/answers") if is_carried else (f"{HALL}/turns", f"{HALL}/answers")
     carried: dict[str, Any] = {}

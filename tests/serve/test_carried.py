@@ -11,7 +11,7 @@ from starlette.requests import Request
 from goaitools_py import AsyncChat, Encrypted, Key, Keyring, Signed
 from goaitools_py.backends import BackendError
 from goaitools_py.frontends import AGUI, AISDK
-from goaitools_py.serve import ServeLimits, Who, serve
+from goaitools_py.serve import Caller, ServeLimits, serve
 from goaitools_py.stores import AsyncMemoryStore
 from goaitools_py.testing import Calls, ScriptedBackend
 
@@ -30,9 +30,9 @@ class Carried(World):
         self.app = serve(self.chat, None, key=self.bound, revisions=revisions, **how)  # type: ignore[assignment]
 
     @staticmethod
-    def bound(request: Request, name: str) -> Who:
+    def bound(request: Request, name: str) -> Caller:
         who = World.whose(request, name)
-        return Who(who.key, owner=who.owner, binding={"user": who.owner}, trusted=who.trusted)
+        return Caller(who.key, owner=who.owner, binding={"user": who.owner}, trusted=who.trusted)
 
 
 @pytest.mark.parametrize("codec", [Encrypted(KEYS), Signed(KEYS)], ids=["encrypted", "signed"])
@@ -133,7 +133,7 @@ async def test_an_older_state_is_noticed() -> None:
     """With the two functions, which may be awaited. Each conversation has its own number."""
     newest: dict[str, int] = {}
 
-    async def keep(who: Who, revision: int) -> None:
+    async def keep(who: Caller, revision: int) -> None:
         newest[who.key] = revision
 
     world = Carried("One.", "Two.", "Other.", revisions=(lambda who: newest.get(who.key), keep))

@@ -7,7 +7,7 @@ from typing import Any
 from starlette.testclient import TestClient
 
 from goaitools_py import AsyncChat, Compactor, KeepRecentTurns, TurnLimit
-from goaitools_py.serve import Who, serve
+from goaitools_py.serve import Caller, serve
 from goaitools_py.stores import AsyncMemoryStore
 from goaitools_py.testing import ScriptedBackend
 
@@ -29,7 +29,7 @@ async def test_what_stands_aside_and_the_archive_are_erased() -> None:
     backend = ScriptedBackend(*["Hello."] * 8)
     store = AsyncMemoryStore()
     chat = AsyncChat(backend, compactor=compactor, on_bad_state="fresh")
-    app = serve(chat, store, key=lambda request, name: Who(name), parts="store")
+    app = serve(chat, store, key=lambda request, name: Caller(name), parts="store")
     await store.save("hall", DAMAGED, expected=None)
     await store.save("hall.unreadable.other", DAMAGED, expected=None)  # a conversation of this name
 

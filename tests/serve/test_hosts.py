@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.routing import Mount
 
 from goaitools_py import AsyncChat, Encrypted, Key, Keyring
-from goaitools_py.serve import Who, serve
+from goaitools_py.serve import Caller, serve
 from goaitools_py.stores import AsyncMemoryStore
 from goaitools_py.testing import ScriptedBackend
 
@@ -88,8 +88,8 @@ async def test_a_mounted_server_and_one_without_a_store_look_too() -> None:
     """Wherever the application stands."""
     chat = AsyncChat(ScriptedBackend("One."), codec=Encrypted(Keyring(Key.generate())))
 
-    def whose(request: Request, name: str) -> Who:
-        return Who("k", binding={"user": "ada"})
+    def whose(request: Request, name: str) -> Caller:
+        return Caller("k", binding={"user": "ada"})
 
     carried = serve(chat, None, key=whose, allowed_hosts=OURS)
     kept = serve(chat, AsyncMemoryStore(), key=whose, allowed_hosts=OURS)

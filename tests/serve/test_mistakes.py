@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from goaitools_py import AsyncChat, Chat, Key, Keyring, Signed
 from goaitools_py.frontends import AISDK
 from goaitools_py.seal import BlobLimits
-from goaitools_py.serve import RedisRelay, ServeLimits, Who, serve
+from goaitools_py.serve import Caller, RedisRelay, ServeLimits, serve
 from goaitools_py.stores import AsyncMemoryStore, MemoryStore
 from goaitools_py.testing import ScriptedBackend
 
@@ -27,7 +27,7 @@ def given(**how: Any) -> Any:
     """A server over a store, with these arguments."""
     chat = how.pop("chat", None) or AsyncChat(ScriptedBackend("Hello."))
     store = how.pop("store", None) or AsyncMemoryStore()
-    return serve(chat, store, **{"key": lambda request, name: Who(name), **how})
+    return serve(chat, store, **{"key": lambda request, name: Caller(name), **how})
 
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
@@ -67,8 +67,8 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         "BlobLimits has no 'max_entrys'; did you mean 'max_entries'?",
     ),
     "a misspelt fact": (
-        lambda: Who("k", option={}),  # type: ignore[call-arg]
-        "Who has no 'option'; did you mean 'options'?",
+        lambda: Caller("k", option={}),  # type: ignore[call-arg]
+        "Caller has no 'option'; did you mean 'options'?",
     ),
 }
 
@@ -91,30 +91,30 @@ def test_a_setting_of_the_conversations_is_checked_when_the_server_is_made() -> 
 
 
 WHOSE: dict[str, tuple[Any, str]] = {
-    "a key alone": ("ada/hall", "the key function must return Who, not str"),
-    "a number": (Who(17), "Who.key must be str, not int; pass str(…)"),  # type: ignore[arg-type]
-    "an owner that is a number": (Who("ada", owner=17), "Who.owner must be str, not int; pass str(…)"),  # type: ignore[arg-type]
-    "no key": (Who(""), "Who.key is empty: make it of your user and of the name that the client gave"),
+    "a key alone": ("ada/hall", "the key function must return Caller, not str"),
+    "a number": (Caller(17), "Caller.key must be str, not int; pass str(…)"),  # type: ignore[arg-type]
+    "an owner that is a number": (Caller("ada", owner=17), "Caller.owner must be str, not int; pass str(…)"),  # type: ignore[arg-type]
+    "no key": (Caller(""), "Caller.key is empty: make it of your user and of the name that the client gave"),
     "a misspelt option": (
-        Who("ada", options={"dep": 1}),
-        "Who.options: unknown option 'dep'; did you mean 'deps'?",
+        Caller("ada", options={"dep": 1}),
+        "Caller.options: unknown option 'dep'; did you mean 'deps'?",
     ),
     "a bad option": (
-        Who("ada", options={"timeout": -1}),
-        "Who.options: timeout must be a positive number of seconds, got -1; pass None for no limit",
+        Caller("ada", options={"timeout": -1}),
+        "Caller.options: timeout must be a positive number of seconds, got -1; pass None for no limit",
     ),
     "an option of the server's": (
-        Who("ada", options={"turn_id": "m1"}),
-        "Who.options must not have 'turn_id': the server sets it",
+        Caller("ada", options={"turn_id": "m1"}),
+        "Caller.options must not have 'turn_id': the server sets it",
     ),
     "a binding among the options": (
-        Who("ada", options={"binding": {"user": "ada"}}),
-        "Who.options must not have 'binding': it is Who.binding",
+        Caller("ada", options={"binding": {"user": "ada"}}),
+        "Caller.options must not have 'binding': it is Caller.binding",
     ),
     "a binding without a key": (
-        Who("ada", binding={"user": "ada"}),
-        "Who does not fit the chat: a plain blob authenticates nothing, so it cannot be bound to an owner; "
-        "expected binding=None, or a signed or encrypted codec",
+        Caller("ada", binding={"user": "ada"}),
+        "Caller does not fit the chat: a plain blob authenticates nothing, so it cannot be bound to an "
+        "owner; expected binding=None, or a signed or encrypted codec",
     ),
 }
 
@@ -138,20 +138,20 @@ def test_a_carried_state_without_its_owner_is_the_programs_fault(
     path: str, binding: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It was told to the client as a file that the model does not take."""
-    app = serve(sealed(), None, key=lambda request, name: Who("ada", binding=binding))
+    app = serve(sealed(), None, key=lambda request, name: Caller("ada", binding=binding))
     with TestClient(app) as client:
         answer = client.post(path, json={"text": "Hi."} if path == "/turns" else {"state": None})
 
     assert (answer.status_code, answer.json()["type"]) == (500, "urn:goaitools:InternalError")
-    assert caplog.messages[0].startswith("a request of the server failed with Who.binding: ")
+    assert caplog.messages[0].startswith("a request of the server failed with Caller.binding: ")
 
 
 def test_a_fault_of_the_key_function_is_told_with_its_line(caplog: pytest.LogCaptureFixture) -> None:
     """Its class alone does not lead to it. Its text may quote the request, so it is left out."""
     caplog.set_level(logging.ERROR, "goaitools_py")
 
-    def whose(request: Any, name: str) -> Who:
-        return Who({}[f"secret {name}"])
+    def whose(request: Any, name: str) -> Caller:
+        return Caller({}[f"secret {name}"])
 
     with TestClient(given(key=whose)) as client:
         answer = client.post("/conversations/hall/turns", json={"text": "Hi.", "turn_id": "m1"})

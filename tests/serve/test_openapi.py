@@ -77,7 +77,7 @@ async def test_a_server_without_a_store_describes_itself() -> None:
 
     for name, found in (
         ("CarriedResult", result), ("CarriedState", events), ("CarriedMessages", messages),
-        ("Problem", problem), ("CarriedText", said(state=None, conversation="hall")),
+        ("ProblemDocument", problem), ("CarriedText", said(state=None, conversation="hall")),
     ):  # fmt: skip
         _strict(name, document).validate(found)
 
@@ -110,9 +110,10 @@ async def test_what_the_server_sends_is_what_the_document_says() -> None:
     _, stopped = await world.ask("DELETE", f"{HALL}/turns/current", user="game")
 
     for name, found in (
-        ("TurnResult", result), ("ConversationInfo", info), ("ConversationList", rows), ("Problem", problem),
-        ("Stopped", stopped), ("Done", many["hall"]), ("Problem", many[".."]),
-        *(("Message", message) for message in messages),
+        ("TurnResult", result), ("ConversationFacts", info), ("ConversationList", rows),
+        ("ProblemDocument", problem),
+        ("Stopped", stopped), ("Done", many["hall"]), ("ProblemDocument", many[".."]),
+        *(("ShownMessage", message) for message in messages),
     ):  # fmt: skip
         _strict(name).validate(found)
     assert messages[0]["files"]

@@ -12,7 +12,7 @@ from starlette.requests import Request
 
 from goaitools_py import AsyncChat, Chat
 from goaitools_py.frontends import AISDK
-from goaitools_py.serve import Refused, ServeLimits, Who, serve
+from goaitools_py.serve import Caller, Refused, ServeLimits, serve
 from goaitools_py.stores import AsyncMemoryStore, StoredPage
 from goaitools_py.testing import Calls, ScriptedBackend
 
@@ -227,7 +227,7 @@ class Trusting(AsyncMemoryStore):
 async def test_a_cursor_does_not_lead_to_another_owners_conversations() -> None:
     """The client sends the cursor, so it may be any text; the store may believe it."""
     world = World(store=Trusting())
-    world.app = serve(world.chat, world.store, key=lambda request, name: Who(f"bob:{name}", prefix="bob:"))
+    world.app = serve(world.chat, world.store, key=lambda request, name: Caller(f"bob:{name}", prefix="bob:"))
     for key in ("ada:hall", "bob:hall"):
         await world.store.save(key, b"blob", expected=None)
 
@@ -253,8 +253,8 @@ async def test_a_conversation_is_forgotten_while_it_runs() -> None:
 
 @asynchronous
 async def test_a_key_function_may_be_awaited_and_give_options() -> None:
-    async def whose(request: Request, name: str) -> Who:
-        return Who(name, options={"context": "It is 10:20.", "metadata": {"a": "b"}})
+    async def whose(request: Request, name: str) -> Caller:
+        return Caller(name, options={"context": "It is 10:20.", "metadata": {"a": "b"}})
 
     backend, store = ScriptedBackend("One."), AsyncMemoryStore()
     world = World()
@@ -275,4 +275,4 @@ def test_a_server_needs_an_async_chat_and_a_key_function() -> None:
         ServeLimits(turns=0)
     with pytest.raises(ValueError, match="401 or 403"):
         Refused(404)
-    assert "hall" not in repr(Who("ada/hall"))
+    assert "hall" not in repr(Caller("ada/hall"))

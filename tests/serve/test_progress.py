@@ -9,7 +9,7 @@ import pytest
 
 from goaitools_py import tool
 from goaitools_py.serve import MemoryRelay
-from goaitools_py.serve.pace import Pace
+from goaitools_py.serve.listeners import Pace
 from goaitools_py.testing import Calls
 from goaitools_py.tools import ToolContext
 from goaitools_py.types.events import ToolProgress

@@ -16,7 +16,7 @@ from goaitools_py.backends import BackendError
 from goaitools_py.frontends import Called, Problem, Returned, Said, Step, Waits
 from goaitools_py.prices import Bill
 from goaitools_py.serve import MemoryRelay, Opened, RedisRelay, Relay, RelayLostError, ServeLimits
-from goaitools_py.serve.notes import Ended, Found, read_notes, write_notes
+from goaitools_py.serve.relay_codec import Ended, Found, read_notes, write_notes
 from goaitools_py.testing import Calls
 from goaitools_py.types.errors import GoAIToolsError
 from goaitools_py.types.events import Compacted, ModelReplied, TurnCompleted

@@ -28,7 +28,7 @@ from schemathesis.specs.openapi.checks import (
 
 from goaitools_py import AsyncChat, Encrypted, Key, Keyring, tool
 from goaitools_py.frontends import AGUI, AISDK
-from goaitools_py.serve import ServeLimits, Who, serve
+from goaitools_py.serve import Caller, ServeLimits, serve
 from goaitools_py.stores import AsyncMemoryStore
 from goaitools_py.testing import Calls, ScriptedBackend
 
@@ -74,9 +74,9 @@ def base_url() -> Iterator[str]:
 def carried_url() -> Iterator[str]:
     """A server on loopback that keeps nothing."""
 
-    def whose(request: Any, name: str) -> Who:
+    def whose(request: Any, name: str) -> Caller:
         who = World.whose(request, name)
-        return Who(who.key, owner=who.owner, binding={"user": who.owner}, trusted=who.trusted)
+        return Caller(who.key, owner=who.owner, binding={"user": who.owner}, trusted=who.trusted)
 
     chat = AsyncChat("sim", tools=[fire], codec=Encrypted(Keyring(Key.generate())))
     with running(serve(chat, None, key=whose)) as url:

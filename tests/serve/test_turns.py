@@ -149,7 +149,7 @@ async def test_only_a_trusted_caller_gives_context() -> None:
 
     status, problem = await world.ask("POST", f"{HALL}/turns", body)
     assert (status, problem["type"]) == (403, "urn:goaitools:Refused")
-    assert "Who(trusted=True)" in problem["title"]
+    assert "Caller(trusted=True)" in problem["title"]
     assert (await world.ask("POST", f"{HALL}/turns", body, user="game"))[0] == 200
     assert b"10:20" in world.backend.requests[0].body
 

@@ -16,7 +16,7 @@ from openai.types.responses import ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from goaitools_py.sim import Fault, Prompt, Reply, Response, SimServer
-from goaitools_py.sim.model.tokens import BLOCK_TOKENS
+from goaitools_py.sim.model.token_counts import BLOCK_TOKENS
 
 PATH = "/v1/responses"
 TOOLS = [

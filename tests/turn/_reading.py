@@ -15,10 +15,10 @@ import pytest
 from goaitools_py import Message
 from goaitools_py.backends.base import ModelRequest
 from goaitools_py.sim import Prompt, Recorded, Said
-from goaitools_py.sim.anthropic.messages import AnthropicMessages
-from goaitools_py.sim.http.body import read_body
-from goaitools_py.sim.openai.chat import OpenAIChat
-from goaitools_py.sim.openai.responses import OpenAIResponses
+from goaitools_py.sim.anthropic.messages_api import AnthropicMessages
+from goaitools_py.sim.http_values import read_body
+from goaitools_py.sim.openai.chat_api import OpenAIChat
+from goaitools_py.sim.openai.responses_api import OpenAIResponses
 from goaitools_py.states import read_history, state_messages
 
 WIRES = (OpenAIChat(), OpenAIResponses(), AnthropicMessages())

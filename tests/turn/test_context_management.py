@@ -22,7 +22,7 @@ from goaitools_py import (
     Summarize,
 )
 from goaitools_py.compaction import ServerCompaction, ServerThinkingClearing, ServerToolClearing
-from goaitools_py.sim.http.response import JSON, Response
+from goaitools_py.sim.http_values import JSON, Response
 from goaitools_py.states import inspect_state, read_history, state_messages
 from goaitools_py.testing import check_history
 

@@ -162,7 +162,7 @@ from goaitools_py.output import Output, OutputDelta, OutputError
 from goaitools_py.prices import Charge, Prices, genai_price
 from goaitools_py.seal import BlobLimits, Codec, Plain, rewrap
 from goaitools_py.serve import (
-    CarriedApp,
+    Caller,
     MemoryRelay,
     Opened,
     RedisRelay,
@@ -172,7 +172,7 @@ from goaitools_py.serve import (
     Revisions,
     ServeApp,
     ServeLimits,
-    Who,
+    StatelessApp,
     serve,
 )
 from goaitools_py.states import (
@@ -801,10 +801,10 @@ def front_ends(front: FrontEnd, body: bytes, conversation: Conversation, error: 
 
 
 def server(chat: AsyncChat, store: AsyncStore) -> None:
-    async def whose(request: Request, name: str) -> Who:
+    async def whose(request: Request, name: str) -> Caller:
         if not name:
             raise Refused(401)
-        return Who(name, options={"deps": 1}, trusted=True)
+        return Caller(name, options={"deps": 1}, trusted=True)
 
     app = serve(chat, store, key=whose, frontends=(AISDK, AGUI), limits=ServeLimits(turns=9))
     assert_type(app, ServeApp)
@@ -818,15 +818,15 @@ def without_a_store(chat: AsyncChat, front: CarryingFrontEnd) -> None:
         lambda who: newest.get(who.key),
         lambda who, number: newest.update({who.key: number}),
     )
-    app = serve(chat, None, key=lambda request, name: Who(name, binding="ada"), revisions=revisions)
-    assert_type(app, CarriedApp)
+    app = serve(chat, None, key=lambda request, name: Caller(name, binding="ada"), revisions=revisions)
+    assert_type(app, StatelessApp)
     assert_type(front.carrying(), FrontEnd)
     assert_type(chat.codec, Codec)
 
 
 async def several_workers(chat: AsyncChat, store: AsyncStore, client: AsyncRedis) -> None:
     relay: Relay = RedisRelay(client, prefix="game", keep_seconds=60, alive_seconds=10, entries=1_000)
-    serve(chat, store, key=lambda request, name: Who(name), relay=relay)
+    serve(chat, store, key=lambda request, name: Caller(name), relay=relay)
     opened = await MemoryRelay(keep_seconds=9).find("ada")
     assert_type(opened, Opened | None)
     assert_type(RelayLostError("gone").retryable, bool)

@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..opening import Opening
+    from ..chat_options import Opening
 
 __all__ = ["run_app"]
 
@@ -20,7 +20,7 @@ def run_app(opening: Opening) -> int:
     chat = opening.async_chat()
 
     async def run() -> int:
-        from .app import ChatApp
+        from .chat_app import ChatApp
 
         async with opening.async_store() as store, chat:
             app = ChatApp(

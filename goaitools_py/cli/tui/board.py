@@ -21,9 +21,8 @@ from ...types.events import (
     ToolStarted,
     TurnStarted,
 )
-from ..told import outcome
-from ..transcript import CallShown, Entry, TextShown, waits_words
-from .widgets import Card, Note, Reply, Said
+from ..summary_lines import CallShown, Entry, TextShown, outcome, waits_words
+from .widgets import Card, NoteText, ReplyText, SaidText
 
 if TYPE_CHECKING:
     from ... import ChatResult
@@ -39,7 +38,7 @@ class Board(VerticalScroll):
     def __init__(self) -> None:
         super().__init__(id="board")
         self._cards: dict[str, Card] = {}
-        self._reply: Reply | None = None
+        self._reply: ReplyText | None = None
         self._iteration = 0
 
     def on_mount(self) -> None:
@@ -66,15 +65,15 @@ class Board(VerticalScroll):
             return self._card(entry)
         match entry:
             case TextShown("assistant", text):
-                return Reply(text)
+                return ReplyText(text)
             case TextShown("note", text):
-                return Note(text)
+                return NoteText(text)
             case TextShown(who, text):
-                return Said(text, who=who)
+                return SaidText(text, who=who)
 
     async def say(self, text: str, kind: str = "note") -> None:
         """Show a text of this program."""
-        await self.mount(Note(text, kind))
+        await self.mount(NoteText(text, kind))
 
     # ------------------------------------------------------------------------------ a turn that runs
 
@@ -82,7 +81,7 @@ class Board(VerticalScroll):
         """Begin a turn. With None the unfinished turn continues."""
         self._reply, self._iteration = None, 0
         if said is not None:
-            await self.mount(Said(said))
+            await self.mount(SaidText(said))
         self.anchor()
 
     async def show(self, event: Any) -> str:
@@ -133,7 +132,7 @@ class Board(VerticalScroll):
     async def _write(self, event: TextDelta) -> None:
         if self._reply is None or event.iteration != self._iteration:
             await self._finish_reply()
-            self._reply, self._iteration = Reply(), event.iteration
+            self._reply, self._iteration = ReplyText(), event.iteration
             await self.mount(self._reply)
         self._reply.write(event.text)
 

@@ -1,6 +1,8 @@
-"""The parts of the chat screen: texts, cards of tool calls, and the prompt.
+"""The parts of the chat screen: texts, cards of tool calls, the prompt, a list of conversations, and a
+question.
 
-Owns: how each looks. Must never know: a conversation.
+Owns: how each looks, and the keys of the two screens that open above the chat. Must never know: a
+conversation, or a store.
 
 All texts come from outside. So Textual's markup in them is not read, and control characters are escaped.
 """
@@ -8,33 +10,39 @@ All texts come from outside. So Textual's markup in them is not read, and contro
 from __future__ import annotations
 
 import asyncio
-from typing import ClassVar, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_core import StateCore
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
+from textual.content import Content
 from textual.message import Message
-from textual.widgets import Button, Markdown, Static, TextArea
+from textual.screen import ModalScreen
+from textual.widgets import Button, Markdown, OptionList, Static, TextArea
+from textual.widgets.option_list import Option
 
-from ..arguments import pretty
-from ..terminal import printable
-from ..transcript import CallShown, clipped
+from ..summary_lines import CallShown, clipped, key_line, newest_first, pretty
+from ..text_output import printable
 
-__all__ = ["Card", "Note", "Prompt", "Reply", "Said"]
+if TYPE_CHECKING:
+    from ...stores import StoredKey
+
+__all__ = ["Card", "ListScreen", "NoteText", "PromptBox", "QuestionScreen", "ReplyText", "SaidText"]
 
 _OUTPUT_LINES: Final = 6
 
 
-class Said(Static):
+class SaidText(Static):
     """A message of the user, or an event."""
 
     def __init__(self, text: str, *, who: str = "user") -> None:
         super().__init__(printable(text), markup=False, classes=f"said {who}")
 
 
-class Note(Static):
+class NoteText(Static):
     """A text of this program. A "report" answers a command."""
 
     def __init__(self, text: str, kind: str = "note") -> None:
@@ -61,7 +69,7 @@ def _keep_line_breaks(state: StateCore) -> None:
                 token.type = "hardbreak"
 
 
-class Reply(Markdown):
+class ReplyText(Markdown):
     """A reply of the model. Its pieces are shown together if they come faster than they can be drawn."""
 
     def __init__(self, text: str = "") -> None:
@@ -151,7 +159,7 @@ class Card(Vertical):
         self.post_message(self.Answered(self._call.id, is_approved=event.button.has_class("approve")))
 
 
-class Prompt(TextArea):
+class PromptBox(TextArea):
     """The input field. Enter sends; a paste may have any number of lines."""
 
     BINDINGS: ClassVar = [("ctrl+j", "new_line", "New line")]
@@ -189,3 +197,59 @@ class Prompt(TextArea):
     def action_new_line(self) -> None:
         """Begin another line of the same message."""
         self.insert("\n")
+
+
+class ListScreen(ModalScreen["str | None"]):
+    """The conversations, the newest first. Enter chooses one, Escape leaves without a choice."""
+
+    BINDINGS: ClassVar = [("escape", "dismiss(None)", "Back")]
+
+    def __init__(self, found: Sequence[StoredKey], at_hand: str) -> None:
+        super().__init__()
+        self._found, self._at_hand = newest_first(found), at_hand
+
+    def compose(self) -> ComposeResult:
+        """A title, the list, and the keys."""
+        keys = [stored.key for stored in self._found]
+        options = OptionList(*(Option(Content(printable(key_line(stored)))) for stored in self._found))
+        options.highlighted = keys.index(self._at_hand) if self._at_hand in keys else None
+        with Vertical(classes="dialog"):
+            yield Static("Conversations" if keys else "There is no conversation yet.", markup=False)
+            yield options
+            yield Static("Enter: go to it   Esc: back", markup=False, classes="keys")
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Give the chosen key."""
+        event.stop()
+        self.dismiss(self._found[event.option_index].key)
+
+
+class QuestionScreen(ModalScreen[bool]):
+    """A question with the answers yes and no. No has the focus."""
+
+    BINDINGS: ClassVar = [
+        ("escape,n", "dismiss(False)", "No"),
+        ("y", "dismiss(True)", "Yes"),
+        ("left,right", "app.focus_next", "Other answer"),
+    ]
+
+    def __init__(self, question: str) -> None:
+        super().__init__()
+        self._question = question
+
+    def compose(self) -> ComposeResult:
+        """The question and two buttons."""
+        with Vertical(classes="dialog"):
+            yield Static(printable(self._question), markup=False, classes="question")
+            with Horizontal(classes="buttons"):
+                yield Button("No", id="no", compact=True)
+                yield Button("Yes", id="yes", variant="error", compact=True)
+
+    def on_mount(self) -> None:
+        """Focus the button that changes nothing, for a user who only presses Enter."""
+        self.query_one("#no").focus()
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        """Give the answer."""
+        event.stop()
+        self.dismiss(event.button.id == "yes")

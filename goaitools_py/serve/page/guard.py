@@ -25,7 +25,7 @@ __all__ = ["COOKIE", "SCRIPTS", "Guard", "cookie_of", "is_host", "is_loopback"]
 
 COOKIE: Final = "goaitools_page"
 _SAFE: Final = frozenset({"GET", "HEAD"})
-SCRIPTS: Final = ("markdown.js", "page.js")
+SCRIPTS: Final = ("markdown.js", "values.js", "cards.js", "inspector.js", "page.js")
 """The page's scripts, in the order in which the page loads them."""
 
 _OPEN: Final = frozenset({"/", "/login", *(f"/{name}" for name in SCRIPTS)})

@@ -4,19 +4,7 @@
   const $ = (id) => document.getElementById(id);
   const log = $("log"), say = $("say");
   const { plain } = Markdown;
-
-  // Makes an element. Properties are set as such, or as attributes where the name has a dash or is a role.
-  function h(tag, props, ...children) {
-    const made = document.createElement(tag);
-    for (const [name, value] of Object.entries(props || {})) {
-      if (value === undefined || value === null) continue;
-      if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-      else if (name.includes("-") || name === "role") made.setAttribute(name, value);
-      else made[name] = value;
-    }
-    for (const one of children.flat()) if (one !== null && one !== undefined) made.append(typeof one === "string" ? plain(one) : one);
-    return made;
-  }
+  const { dollars, freshId, h, json, sized } = Values;
 
   // ------------------------------------------------------------------------------------------- state
 
@@ -64,245 +52,16 @@
 
   const at = (name, rest = "") => `conversations/${encodeURIComponent(name)}${rest}`;
   const api = (name, rest) => `api/${at(name, rest)}`;
-  const freshId = () => Array.from(crypto.getRandomValues(new Uint8Array(12)), (one) => one.toString(16).padStart(2, "0")).join("");
 
   function tell(text) {
     $("status").textContent = "";
     requestAnimationFrame(() => { $("status").textContent = text; });
   }
 
-  // -------------------------------------------------------------------------------------- JSON as it is written
-
-  // JSON that is sent as it is written: JSON.parse would make another number of 12345678901234567891.
-  class Written {
-    constructor(text) { this.text = text; }
-    toString() { return this.text; }
-  }
-
-  // A value as JSON, in which each `Written` stands as it is.
-  function json(value) {
-    if (value instanceof Written) return value.text;
-    if (Array.isArray(value)) return `[${value.map((one) => json(one ?? null)).join()}]`;
-    if (value === null || typeof value !== "object") return JSON.stringify(value);
-    const members = Object.entries(value).filter(([, one]) => one !== undefined);
-    return `{${members.map(([name, one]) => `${JSON.stringify(name)}:${json(one)}`).join()}}`;
-  }
-
-  const isJson = (text) => { try { JSON.parse(text); return true; } catch { return false; } };
-  const TOKEN = /[{}[\],:]|"[^"\\]*(?:\\.[^"\\]*)*"|[^\s{}[\],:"]+/g;
-  const tokensOf = (text) => (isJson(text) ? text.match(TOKEN) : null);
-
-  // Reads JSON. A number that JavaScript would change is a `Written`.
-  function readJson(text) {
-    JSON.parse(text);
-    const mark = freshId(); // nobody who wrote the text knows it
-    const exact = text.match(TOKEN).map((one) => (/^[-\d]/.test(one) && String(Number(one)) !== one ? `{"${mark}":"${one}"}` : one)).join("");
-    return JSON.parse(exact, (_, value) => (value && typeof value[mark] === "string" ? new Written(value[mark]) : value));
-  }
-
-  // Characters that are not seen, or that turn other text around, as escapes.
-  const UNSEEN = /[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff\u{e0000}-\u{e007f}]/gu;
-  const visible = (text) => text.replace(UNSEEN, (one) => one.split("").map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`).join(""));
-  const stringOf = (token) => visible(JSON.stringify(JSON.parse(token)));
-
-  // JSON in lines, as nodes: numbers, repeated names and their order are those of the text, and no string moves
-  // what stands beside it. Any other text as it is.
-  function pretty(text) {
-    const tokens = text.length > 200_000 ? null : tokensOf(text);
-    if (!tokens) return [visible(text)];
-    const made = [];
-    let depth = 0, before = "";
-    const line = () => `\n${"  ".repeat(depth)}`;
-    for (const token of tokens) {
-      const isOpening = "{[".includes(token), isClosing = "}]".includes(token), isFirst = before && "{[".includes(before);
-      if (isClosing) depth--;
-      if (isFirst ? !isClosing : isClosing) made.push(line());
-      made.push(token[0] === '"' ? h("bdi", {}, stringOf(token)) : token === ":" ? ": " : token);
-      if (isOpening) depth++;
-      if (token === ",") made.push(line());
-      before = token;
-    }
-    return made;
-  }
-
-  // A string without its quotation marks, if it cannot be taken for a number, or for more than one value.
-  const bare = (text) => (/^[\p{L}_](?:[\p{L}\p{N}_ .'/@!?-]*[\p{L}\p{N}_.!?])?$/u.test(text) && !["true", "false", "null"].includes(text) && visible(text) === text
-    ? text : visible(JSON.stringify(text)));
-
-  // The beginning of the members of an object, in a line.
-  function brief(text) {
-    const tokens = text.length > 200_000 ? null : tokensOf(text);
-    if (!tokens || tokens[0] !== "{") return "";
-    let depth = 0, made = "";
-    for (const token of tokens) {
-      if ("}]".includes(token)) depth--;
-      if (depth && made.length < 80) made += token[0] === '"' ? (depth === 1 ? bare(JSON.parse(token)) : stringOf(token)) : ":,".includes(token) ? `${token} ` : token;
-      if ("{[".includes(token)) depth++;
-    }
-    return made.slice(0, 80);
-  }
-
-  // The pieces of a reply as blocks: neighbours of a kind are one, and a call has its result.
-  function blocksOf(pieces) {
-    const blocks = [], calls = new Map();
-    for (const one of pieces) {
-      const last = blocks[blocks.length - 1];
-      if (one.type === "text" || one.type === "reasoning") {
-        if (last && last.type === one.type) last.text += one.text;
-        else blocks.push({ type: one.type, text: one.text });
-      } else if (one.type === "tool_call") {
-        const call = { type: "tool", id: one.id, name: one.name, arguments: one.arguments };
-        calls.set(one.id, call);
-        blocks.push(call);
-      } else if (calls.has(one.id)) {
-        const call = calls.get(one.id);
-        if (one.type === "tool_result") { call.flag = one.flag; call.output = one.output; delete call.waits; delete call.progress; }
-        if (one.type === "pending") call.waits = one.reason;
-        if (one.type === "progress") call.progress = one;
-      }
-    }
-    return blocks;
-  }
-
-  const FLAGS = {
-    ok: "done", error: "failed", denied: "denied", invalid: "not understood", not_run: "not run",
-    unknown: "outcome unknown", cancelled: "stopped",
-  };
-  const WAITS = { approval: "needs your approval", external: "needs a result", in_doubt: "outcome unknown" };
-
-  function toolCard(block) {
-    const decided = page.decisions[block.id];
-    const state = block.waits ? (askedBy(block) ? "needs your answer" : WAITS[block.waits] || "waits") : block.flag ? FLAGS[block.flag] || block.flag : "running";
-    const kind = block.waits ? "wait" : block.flag && block.flag !== "ok" ? "bad" : "";
-    const asked = askedBy(block);
-    const inside = h("div", { className: "inside" }, asked ? null : h("pre", { "aria-label": "Arguments" }, pretty(block.arguments)));
-    if (block.flag) inside.append(h("pre", { "aria-label": "Result" }, block.output));
-    if (block.waits && !page.about.read_only) inside.append(answering(block, decided));
-    const far = block.progress;
-    if (far && far.message) inside.append(h("div", { className: "dim" }, far.message));
-    return h("details", { className: block.waits ? "tool waits" : "tool", open: Boolean(block.waits) },
-      h("summary", {}, h("b", {}, asked ? "Question" : visible(block.name)), h("span", { className: "dim" }, asked ? asked.message : brief(block.arguments)),
-        far ? h("progress", { max: far.total || 1, value: far.total ? far.progress || 0 : undefined, "aria-label": `Progress of ${block.name}`, title: far.message }) : null,
-        h("span", { className: `chip ${kind}` }, state)),
-      inside);
-  }
-
-  // What an MCP server asks the user while its tool runs: a form, or an address to visit. Else null.
-  function askedBy(block) {
-    if (block.name !== "elicitation" || block.waits !== "external") return null;
-    try {
-      const asked = readJson(block.arguments);
-      return asked && typeof asked.message === "string" ? { ...asked, message: visible(asked.message) } : null;
-    } catch { return null; }
-  }
-
-  // The values that a member of a form may have, as pairs of a value and its words; null if any.
-  function choicesOf(wanted) {
-    if (Array.isArray(wanted.enum)) return wanted.enum.map((one, index) => [one, String((wanted.enumNames || [])[index] ?? one)]);
-    const named = wanted.oneOf || wanted.anyOf;
-    if (!Array.isArray(named) || !named.every((one) => one && "const" in one)) return null;
-    return named.map((one) => [one.const, String(one.title ?? one.const)]);
-  }
-
-  // One member of a form: a node, and a function for its value (undefined: left out).
-  function memberOf(name, wanted, isNeeded) {
-    const label = visible(String(wanted.title || name)), start = wanted.default;
-    const help = wanted.description ? h("span", { className: "dim" }, visible(String(wanted.description))) : null;
-    const under = (field) => h("label", { className: "member" }, h("span", {}, isNeeded ? `${label} *` : label), field, help);
-    const boxes = wanted.type === "array" ? choicesOf(wanted.items || {}) : null;
-    if (boxes) {
-      const made = boxes.map(([value, words]) => [value, h("input", { type: "checkbox", checked: Array.isArray(start) && start.some((one) => json(one) === json(value)) }), visible(words)]);
-      const group = h("div", { className: "member", role: "group", "aria-label": label }, h("span", {}, isNeeded ? `${label} *` : label), help,
-        made.map(([, box, words]) => h("label", { className: "row" }, box, words)));
-      return [group, () => made.filter(([, box]) => box.checked).map(([value]) => value)];
-    }
-    if (wanted.type === "boolean") {
-      const box = h("input", { type: "checkbox", checked: start === true });
-      return [h("label", { className: "member row" }, box, h("span", {}, label), help), () => box.checked];
-    }
-    const choices = choicesOf(wanted);
-    if (choices) {
-      const first = choices.findIndex(([value]) => start !== undefined && json(value) === json(start));
-      const field = h("select", { required: isNeeded }, h("option", { value: "" }, "–"),
-        choices.map(([, words], index) => h("option", { value: String(index), selected: index === first }, visible(words))));
-      return [under(field), () => (field.value === "" ? undefined : choices[Number(field.value)][0])];
-    }
-    const isNumber = wanted.type === "integer" || wanted.type === "number";
-    const type = isNumber ? "number" : { email: "email", date: "date", uri: "url" }[wanted.format] || "text";
-    const field = h("input", { type, required: isNeeded, value: start === undefined ? "" : String(start) });
-    if (isNumber) Object.assign(field, { min: wanted.minimum ?? "", max: wanted.maximum ?? "", step: wanted.type === "integer" ? "1" : "any" });
-    else for (const bound of ["minLength", "maxLength"]) if (Number.isInteger(wanted[bound]) && wanted[bound] >= 0) field.setAttribute(bound, wanted[bound]);
-    return [under(field), () => (field.value === "" && !(isNeeded && type === "text") ? undefined : isNumber ? new Written(isJson(field.value) ? field.value : String(Number(field.value))) : field.value)];
-  }
-
-  function formOf(block, asked) {
-    const members = Object.entries((asked.schema && asked.schema.properties) || {}).filter(([, wanted]) => wanted && typeof wanted === "object");
-    const needed = Array.isArray(asked.schema && asked.schema.required) ? asked.schema.required : [];
-    const fields = members.map(([name, wanted]) => [name, ...memberOf(name, wanted, needed.includes(name))]);
-    const send = () => {
-      const wrong = fields.flatMap(([, node]) => [...node.querySelectorAll("input, select")]).find((field) => !field.checkValidity());
-      if (wrong) return wrong.reportValidity();
-      decide(block.id, { return: Object.fromEntries(fields.map(([name, , value]) => [name, value()]).filter(([, value]) => value !== undefined)) });
-    };
-    return h("div", { className: "asked", role: "group", "aria-label": asked.message }, askedNode(asked), fields.map(([, node]) => node),
-      h("div", { className: "row" }, h("button", { type: "button", className: "main", onclick: send }, "Send"), declineOf(block)));
-  }
-
-  function visitOf(block, asked) {
-    let address = null;
-    try { address = new URL(String(asked.url)); } catch { /* it is shown as text */ }
-    const isWeb = address && ["https:", "http:"].includes(address.protocol);
-    return h("div", { className: "asked" }, askedNode(asked),
-      isWeb ? h("a", { href: address.href, target: "_blank", rel: "noopener noreferrer" }, `Open ${address.host}`) : h("code", {}, visible(String(asked.url))),
-      h("div", { className: "row" }, h("button", { type: "button", className: "main", onclick: () => decide(block.id, { return: {} }) }, "Done"), declineOf(block)));
-  }
-
-  const declineOf = (block) => h("button", { type: "button", onclick: () => decide(block.id, { deny: "The user declined." }) }, "Decline");
-
-  const askedNode = (asked) => h("div", {}, h("div", { className: "dim" }, visible(`${asked.tool || "A tool"} asks:`)), h("div", { className: "text" }, asked.message),
-    asked.problem ? h("p", { role: "alert" }, visible(`The last answer did not fit: ${asked.problem}.`)) : null);
-
-  function answering(block, decided) {
-    if (decided) {
-      const what = decided.approve ? "approved" : "deny" in decided ? "denied" : "answered";
-      return h("div", { className: "row dim" }, `You ${what} this. The others wait for you.`);
-    }
-    const asked = askedBy(block);
-    if (asked) return asked.url === undefined ? formOf(block, asked) : visitOf(block, asked);
-    if (block.waits === "in_doubt") return h("p", { className: "dim" }, "The process ended while this ran. Continue runs it again if its tool says that this is safe; else the model is told that the outcome is unknown.");
-    const field = h("input", { placeholder: block.waits === "external" ? "Result" : "Reason, if you deny", "aria-label": block.waits === "external" ? `Result of ${block.name}` : `Reason to deny ${block.name}` });
-    const deny = h("button", { type: "button", onclick: () => decide(block.id, { deny: field.value || "The user denied it." }) }, "Deny");
-    if (block.waits === "external") {
-      const give = () => { decide(block.id, { return: isJson(field.value) ? new Written(field.value.trim()) : field.value }); };
-      return h("div", { className: "row" }, field, h("button", { type: "button", className: "main", onclick: give }, "Send"), deny);
-    }
-    return h("div", { className: "row" },
-      h("button", { type: "button", className: "main", "aria-label": `Approve ${block.name}`, onclick: () => decide(block.id, { approve: true }) }, "Approve"),
-      deny, field);
-  }
-
-  function blockNode(block) {
-    if (block.type === "reasoning") return h("details", { className: "think" }, h("summary", {}, "Thinking"), h("div", { className: "text" }, block.text));
-    try { return toolCard(block); } catch { // a server of MCP has asked for a form that is none
-      return h("details", { className: "tool", open: true }, h("summary", {}, h("b", {}, block.name), h("span", { className: "chip bad" }, "cannot be shown")),
-        h("div", { className: "inside" }, h("pre", {}, visible(block.arguments)), block.waits && !page.about.read_only ? h("div", { className: "row" }, declineOf(block)) : null));
-    }
-  }
+  const { blockNode, blocksOf, saidNode } = Cards(page, (id, answer) => decide(id, answer), () => stick());
+  const { MARKS, sections } = Inspector(page, ask, at, { failed: (error) => failed(error), fork, rewind, forget });
 
   // ----------------------------------------------------------------------------------------- messages
-
-  function fileNode(one) {
-    const name = one.name || one.media_type;
-    if (one.media_type.startsWith("image/") && one.url.startsWith("data:")) return h("img", { src: one.url, alt: `Image ${name}`, onload: stick });
-    return h("span", { className: "file" }, name);
-  }
-
-  function saidNode(message) {
-    return h("div", { className: "said" },
-      message.speaker || message.role !== "user" ? h("div", { className: "who" }, message.speaker || message.role) : h("h2", { className: "unseen" }, "You"),
-      message.files && message.files.length ? h("div", { className: "files" }, message.files.map(fileNode)) : null,
-      message.text ? h("div", { className: "text", dir: "auto" }, message.text) : null);
-  }
 
   // Blocks keep their nodes while they are the same, so that an opened card stays open while text arrives.
   function drawReply(node, blocks, isLive) {
@@ -693,8 +452,6 @@
   let listing = 0;
   const listSoon = () => { clearTimeout(listing); listing = setTimeout(() => list().catch(() => {}), 150); };
 
-  const MARKS = { awaiting_tools: "needs an answer", in_progress: "unfinished", failed: "failed" };
-
   function since(iso) {
     const seconds = (Date.now() - Date.parse(iso)) / 1000;
     if (seconds < 60) return "now";
@@ -718,11 +475,6 @@
     if (!rows.length) $("list").append(h("li", { className: "dim" }, h("small", {}, page.rows.length ? "Nothing fits." : "No conversations yet.")));
     if (focused) for (const link of $("list").querySelectorAll("a")) if (link.hash === focused) link.focus();
   }
-
-  const dollars = (value) => (value === null || value === undefined ? null : value === 0 ? "$0" : value < 0.01 ? `$${value.toFixed(5)}` : `$${value.toFixed(2)}`);
-  const counted = (value) => Number(value).toLocaleString("en");
-  const sized = (bytes) => (bytes < 1024 ? `${bytes} B` : bytes < 1048576 ? `${(bytes / 1024).toFixed(1)} KB` : `${(bytes / 1048576).toFixed(1)} MB`);
-  const lasted = (seconds) => (seconds === null ? "" : seconds < 1 ? `${Math.round(seconds * 1000)} ms` : `${seconds.toFixed(1)} s`);
 
   const address = (name) => `#/${encodeURIComponent(name)}`;
 
@@ -755,118 +507,9 @@
     if (number !== inspected || name !== page.name) return;
     const opened = new Set([...aside.querySelectorAll("details[open]")].map((one) => one.dataset.at));
     const top = aside.scrollTop;
-    aside.replaceChildren(context(facts), spending(facts), turns(facts), ...[compare(facts)].filter(Boolean), cuts(facts), state(facts));
+    aside.replaceChildren(...sections(facts));
     for (const one of aside.querySelectorAll("details")) if (opened.has(one.dataset.at)) one.open = true;
     aside.scrollTop = top;
-  }
-
-  const section = (title, ...children) => h("section", {}, h("h2", {}, title), children);
-  const facts = (pairs) => h("dl", {}, pairs.filter(([, value]) => value !== null && value !== "" && value !== undefined).flatMap(([name, value]) => [h("dt", {}, name), h("dd", { className: "num" }, value)]));
-
-  function gauge(fraction, level, label) {
-    const bar = h("i");
-    bar.style.width = `${Math.min(100, fraction * 100)}%`;
-    return h("div", { className: `track ${level}`, role: "meter", "aria-label": label, "aria-valuemin": "0", "aria-valuemax": "100", "aria-valuenow": String(Math.round(fraction * 100)) }, bar);
-  }
-
-  function context({ state }) {
-    const window = state.context_window;
-    const [limit, fullest] = Object.entries(state.filled).sort((a, b) => b[1] - a[1])[0] || ["", 0];
-    const share = window ? state.tokens / window : fullest;
-    const label = window ? `${counted(state.tokens)} of ${counted(window)} tokens` : `${counted(state.tokens)} tokens; the model's window is not known`;
-    return section("Context", gauge(share, state.warning_level, "How full the context is"),
-      h("div", { className: "num" }, label),
-      window ? null : h("div", { className: "dim num" }, `fullest limit: ${limit.replace("_", " ")}, ${(fullest * 100).toFixed(1)} %`));
-  }
-
-  const figure = (value, name) => h("div", { className: "figure" }, h("b", {}, value), h("span", { className: "dim" }, name));
-  const cached = (usage) => (usage.input_tokens ? `${Math.round((100 * usage.cached_input_tokens) / usage.input_tokens)} %` : "–");
-
-  function spending({ usage, cost_usd, aside }) {
-    return section("Spent", h("div", { className: "figures" },
-      figure(dollars(cost_usd) || "–", cost_usd === null ? "price unknown" : "cost"),
-      figure(cached(usage), "read from cache"), figure(counted(usage.requests), "model calls")),
-    h("p", { className: "dim num" }, `${counted(usage.input_tokens)} tokens in, ${counted(usage.output_tokens)} out`,
-      aside.requests ? `; ${counted(aside.input_tokens + aside.output_tokens)} of them for summaries` : ""));
-  }
-
-  function turns(found) {
-    return section("Turns", found.turns.length ? null : h("p", { className: "dim" }, "No turn yet."), ...found.turns.map((turn) => turnNode(turn, found)));
-  }
-
-  async function showIn(out, number, path, write) {
-    try { out.replaceChildren(...write(await ask("GET", at(page.name, `/turns/${number}/${path}`)))); } catch (error) { out.replaceChildren(h("p", { className: "dim" }, error.message)); }
-  }
-
-  // The difference between the states after any two turns.
-  function compare(found) {
-    const numbers = [...found.numbers].reverse(), out = h("div", { className: "raw", role: "status" });
-    if (numbers.length < 2) return null;
-    const texts = new Map(found.turns.map((turn) => [turn.number, turn.said]));
-    const choice = (id, label, among, chosen) => h("div", {}, h("label", { className: "dim", htmlFor: id }, label), h("select", { id }, among.map((number) => h("option", { value: number, selected: number === chosen },
-      number ? `${number} ${(texts.get(number) ?? "(cut)").slice(0, 40)}` : "the beginning"))));
-    const from = choice("from", "After turn", [...numbers.slice(1), 0], numbers[1]), to = choice("to", "and after turn", numbers, numbers[0]);
-    const act = () => {
-      const [since, number] = [from, to].map((one) => Number(one.lastChild.value)).sort((a, b) => a - b);
-      if (since === number) return out.replaceChildren(h("p", { className: "dim" }, "Choose two turns."));
-      return showIn(out, number, `diff?since=${since}`, diffNodes);
-    };
-    return section("Compare", h("div", { className: "compare" }, from, to, h("button", { type: "button", className: "small", onclick: act }, "Compare")), out);
-  }
-
-  function turnNode(turn, found) {
-    const out = h("div", { className: "raw" });
-    const show = (path, write) => () => showIn(out, turn.number, path, write);
-    const button = (name, act) => h("button", { type: "button", className: "small", onclick: act }, name);
-    const rows = turn.iterations.filter((one) => one.usage.requests).map((one, at) => h("tr", {},
-      h("td", {}, one.calls.length ? `${at + 1}: ${one.calls.map((call) => `${call.name} (${call.flag || "–"})`).join(", ")}` : `${at + 1}: ${one.finish_reason || "reply"}`),
-      h("td", {}, counted(one.usage.input_tokens)), h("td", {}, cached(one.usage)), h("td", {}, counted(one.usage.output_tokens)), h("td", {}, lasted(one.seconds))));
-    const made = h("details", { className: "turn" },
-      h("summary", {}, h("span", { className: "dim num" }, turn.number), h("span", {}, turn.said || "…"), h("span", { className: "dim" }, turn.status === "complete" ? lasted(turn.seconds) : MARKS[turn.status] || turn.status)),
-      turn.failure ? h("p", { className: "mark" }, turn.failure) : null,
-      rows.length ? h("table", {}, h("thead", {}, h("tr", {}, ["Model call", "In", "Cached", "Out", "Took"].map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, rows)) : null,
-      h("div", { className: "row" }, button("Raw entries", show("raw", rawNodes)), button("What it changed", show("diff", diffNodes)),
-        page.about.read_only ? null : button("Fork after it", () => fork(turn.number)),
-        page.about.read_only ? null : button("Rewind to before it", () => rewind(turn.number, found.numbers.filter((number) => number >= turn.number).length))),
-      out);
-    made.dataset.at = `turn ${turn.number}`;
-    return made;
-  }
-
-  const rawNodes = (iterations) => iterations.flatMap((entries, index) => [h("div", { className: "dim" }, `iteration ${index + 1}`), ...entries.map((entry) => h("pre", { tabIndex: 0 }, pretty(entry)))]);
-
-  function diffNodes(diff) {
-    const change = (pair) => (pair[0] === pair[1] ? null : `${pair[0] === "" ? "–" : pair[0]} → ${pair[1] === "" ? "–" : pair[1]}`);
-    const listed = (numbers) => (numbers.length ? numbers.join(", ") : null);
-    return [facts([["turns added", listed(diff.added)], ["turns changed", listed(diff.changed)], ["turns removed", listed(diff.removed)],
-      ["notes added", diff.notes_added || null], ["unfinished turn", change(diff.unfinished.map((one) => (one ? "yes" : "no")))],
-      ["waiting", change(diff.waiting)], ["history", `${sized(diff.history_bytes[0])} → ${sized(diff.history_bytes[1])}`],
-      ["stored", `${sized(diff.bytes[0])} → ${sized(diff.bytes[1])}`],
-      ...Object.entries(diff.facts).map(([name, pair]) => [name.replace("_", " "), change(pair)])])];
-  }
-
-  function cuts({ cuts, state }) {
-    if (!cuts.length) return section("Cuts", h("p", { className: "dim" }, "Nothing was cut."));
-    const out = h("div");
-    const show = async () => {
-      const removed = await ask("GET", at(page.name, "/removed"));
-      out.replaceChildren(...(removed.length ? removed.map((turn) => h("details", { className: "turn" }, h("summary", {}, h("span", { className: "dim num" }, turn.number), h("span", {}, turn.said || "…")), h("div", { className: "text" }, turn.reply))) : [h("p", { className: "dim" }, "The archive has none of them.")]));
-    };
-    return section("Cuts", h("table", {}, h("tbody", {}, cuts.map((cut) => h("tr", {}, h("td", {}, cut.by), h("td", {}, `${cut.turns} ${cut.turns === 1 ? "turn" : "turns"}, ${cut.messages} messages`), h("td", {}, new Date(cut.at).toLocaleTimeString()))))),
-      state.archive_records ? h("div", { className: "row" }, h("button", { type: "button", className: "small", onclick: () => show().catch(failed) }, "What was removed")) : null, out);
-  }
-
-  function state({ state, cuts }) {
-    return section("State", facts([["status", state.status.replace("_", " ")], ["model", state.model], ["provider API", state.wire], ["server", state.endpoint],
-      ["turns", state.turns_processed === state.turns ? counted(state.turns) : `${counted(state.turns)}, of ${counted(state.turns_processed)} ever`], ["messages", counted(state.messages)],
-      ["waiting", state.waiting_messages ? counted(state.waiting_messages) : null], ["stored", sized(state.blob_bytes)], ["history", sized(state.history_bytes)],
-      ["archive", state.archive_records ? `${sized(state.archive_bytes)}, ${counted(state.archive_records)} records` : null],
-      ["media", state.media ? `${counted(state.media)}, ${sized(state.media_bytes)}` : null], ["cuts", counted(cuts.length)], ["protection", state.suite],
-      ["format", `version ${state.format_version}`], ["revision", counted(state.revision)], ["id", state.conversation_id],
-      ["begun", new Date(state.created_at).toLocaleString()], ["updated", new Date(state.updated_at).toLocaleString()],
-      ...Object.entries(state.metadata)]),
-    page.about.read_only ? null : h("div", { className: "row" }, h("button", { type: "button", className: "small", onclick: () => fork(null) }, "Fork the conversation"),
-      h("button", { type: "button", className: "small", onclick: forget }, "Delete it")));
   }
 
   async function fork(after) {

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..openai.refusals import Refusal
+from ..openai.common_rules import Refusal
 
 __all__ = ["ROLES", "block_refusals", "extra", "is_answer", "is_hosted_call", "mark_refusals"]
 

@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..model.tokens import estimate_bytes
-from .prefix import Piece, Prefix, block_bytes
+from ..model.token_counts import estimate_bytes
+from .prefix import Prefix, PrefixPiece, block_bytes
 
 __all__ = ["CLEARED", "Edited", "edited", "messages_of", "open_turn", "read_block"]
 
@@ -66,7 +66,7 @@ def edited(prefix: Prefix, values: Mapping[str, Any]) -> Edited:
     return Edited(prefix=prefix, applied=tuple(applied), compacts=compacts)
 
 
-def messages_of(pieces: Sequence[Piece], messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def messages_of(pieces: Sequence[PrefixPiece], messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The messages that are not empty after the edits."""
     content: dict[int, list[Mapping[str, Any]]] = {}
     for piece in pieces:
@@ -74,7 +74,7 @@ def messages_of(pieces: Sequence[Piece], messages: Sequence[Mapping[str, Any]]) 
     return [{**messages[at], "content": blocks} for at, blocks in content.items()]
 
 
-def read_block(piece: Piece) -> Piece:
+def read_block(piece: PrefixPiece) -> PrefixPiece:
     """The block as its model reads it. Of a compaction that is the summary."""
     if not _stands_for_all(piece):
         return piece
@@ -82,17 +82,17 @@ def read_block(piece: Piece) -> Piece:
     return _with(piece, "assistant", value)
 
 
-def open_turn(pieces: Sequence[Piece]) -> Sequence[Piece]:
+def open_turn(pieces: Sequence[PrefixPiece]) -> Sequence[PrefixPiece]:
     """The messages from the user's newest text on."""
     asked = [at for at, piece in enumerate(pieces) if _is_asked(piece)]
     return pieces[asked[-1] :] if asked else pieces
 
 
-def _stands_for_all(piece: Piece) -> bool:
+def _stands_for_all(piece: PrefixPiece) -> bool:
     return piece.value.get("type") == "compaction" and piece.value.get("content") is not None
 
 
-def _is_asked(piece: Piece) -> bool:
+def _is_asked(piece: PrefixPiece) -> bool:
     return piece.content.startswith(b"user") and piece.value.get("type") != "tool_result"
 
 
@@ -124,7 +124,7 @@ def _without_thinking(prefix: Prefix, edit: Mapping[str, Any]) -> tuple[Prefix, 
     return replace(prefix, pieces=tuple(left)), {"cleared_thinking_turns": len(gone)}
 
 
-def _turns(pieces: Sequence[Piece]) -> list[int]:
+def _turns(pieces: Sequence[PrefixPiece]) -> list[int]:
     """The number of the turn of each block. A turn begins with a text of the user."""
     turn, was_asked, numbers = 0, False, []
     for piece in pieces:
@@ -162,7 +162,9 @@ def _clears_input(edit: Mapping[str, Any]) -> Callable[[str], bool]:
     return lambda name: name in wish if isinstance(wish, list) else wish is True
 
 
-def _cleared(piece: Piece, names: Mapping[str, str], clears_input: Callable[[str], bool]) -> Piece:
+def _cleared(
+    piece: PrefixPiece, names: Mapping[str, str], clears_input: Callable[[str], bool]
+) -> PrefixPiece:
     value = piece.value
     if value.get("type") == "tool_result" and value["tool_use_id"] in names:
         return _with(piece, "user", {**value, "content": CLEARED})
@@ -171,5 +173,5 @@ def _cleared(piece: Piece, names: Mapping[str, str], clears_input: Callable[[str
     return piece
 
 
-def _with(piece: Piece, role: str, value: Mapping[str, Any]) -> Piece:
+def _with(piece: PrefixPiece, role: str, value: Mapping[str, Any]) -> PrefixPiece:
     return replace(piece, content=block_bytes(role, value), value=value)

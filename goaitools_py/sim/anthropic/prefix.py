@@ -17,9 +17,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..http.body import Body, dump
+from ..http_values import Body, dump
 
-__all__ = ["Piece", "Prefix", "block_bytes", "read_messages", "read_prefix"]
+__all__ = ["Prefix", "PrefixPiece", "block_bytes", "read_messages", "read_prefix"]
 
 _END = b"\x1e"
 _FREE = ("input", "input_schema")
@@ -27,7 +27,7 @@ _THINKING = ("thinking", "redacted_thinking")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class PrefixPiece:
     """One block of one message. `is_marked`: it has a cache breakpoint, or holds one."""
 
     message: int
@@ -54,7 +54,7 @@ class Prefix:
 
     tools: bytes = field(repr=False)
     system: bytes = field(repr=False)
-    pieces: tuple[Piece, ...] = field(repr=False)
+    pieces: tuple[PrefixPiece, ...] = field(repr=False)
     tools_marked: int = 0
     system_marked: int = 0
     is_automatic: bool = False
@@ -99,13 +99,13 @@ def block_bytes(role: str, block: Mapping[str, Any]) -> bytes:
     return role.encode() + b":" + dump(_bare(block)) + _END
 
 
-def read_messages(messages: Sequence[Mapping[str, Any]]) -> Iterator[Piece]:
+def read_messages(messages: Sequence[Mapping[str, Any]]) -> Iterator[PrefixPiece]:
     """The blocks of messages, in order."""
     for index, message in enumerate(messages):
         beside = {key: message[key] for key in message if key not in ("role", "content")}
         role = message["role"] + (dump(beside).decode() if beside else "")
         for at, block in enumerate(_blocks(message.get("content") or [])):
-            yield Piece(
+            yield PrefixPiece(
                 message=index,
                 block=at,
                 content=block_bytes(role, block),

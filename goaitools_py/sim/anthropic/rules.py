@@ -16,11 +16,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..openai.refusals import Refusal
+from ..openai.common_rules import Refusal
 from .blocks import ROLES, block_refusals, extra, mark_refusals
-from .context import IN_REPLY, context_refusals
-from .formats import format_refusals
-from .turns import begins_thinking, hosted_calls, is_paused, is_summary, pairing, repeated_ids, texts
+from .request_options import IN_REPLY, context_refusals, format_refusals
+from .turn_rules import begins_thinking, hosted_calls, is_paused, is_summary, pairing, repeated_ids, texts
 
 __all__ = ["BINDING_BETA", "AnthropicRules", "check_anthropic"]
 

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..model.compacting import opened
+from ..model.prompt import opened
 from .prefix import Prefix, block_bytes, read_messages
 
 __all__ = ["Broken", "Checked", "Dropped", "Seal", "check"]

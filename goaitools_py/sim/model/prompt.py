@@ -1,17 +1,24 @@
-"""The prompt for the simulated model, and its reply, as values that no provider API shapes.
+"""The prompt for the simulated model, its reply, and the opaque part of a compaction, as values.
 
-Owns: the values between a provider API and the model. Must never know: which provider is imitated.
+Owns: the values between a provider API and the model, which no provider API shapes. Must never know: which
+provider is imitated, or who writes a summary.
+
+A real provider encrypts the opaque part of a compaction. Here it holds the compacted messages, so that
+signatures over them can still be checked after it. A model reads only the summary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import base64
+import json
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from ..http.response import EVENT_STREAM, JSON, Response
+from ..http_values import EVENT_STREAM, JSON, Response
 
-__all__ = ["Call", "Model", "Offer", "Prompt", "Reply", "Said"]
+__all__ = ["REQUEST", "Call", "Model", "Offer", "Prompt", "Reply", "Said", "opened", "sealed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,3 +220,29 @@ class Reply:
 
 
 Model: TypeAlias = Callable[[Prompt], Reply]
+
+
+REQUEST = "Summarise the conversation above."
+"""The newest message, which asks the simulated model for a summary."""
+
+_MARK = "simulated:"
+_MAX_BYTES = 4 * 2**20
+
+
+def sealed(summary: str, history: Sequence[Mapping[str, Any]]) -> str:
+    """A summary, and the messages or items that it replaces."""
+    packed = json.dumps({"summary": summary, "history": list(history)}, separators=(",", ":"))
+    return _MARK + base64.urlsafe_b64encode(zlib.compress(packed.encode("utf-8", "replace"))).decode("ascii")
+
+
+def opened(content: Any) -> tuple[str, list[dict[str, Any]]] | None:
+    """Read the text of `sealed`; None for any other text."""
+    if not isinstance(content, str) or not content.startswith(_MARK):
+        return None
+    try:
+        inflate = zlib.decompressobj()
+        packed = inflate.decompress(base64.b64decode(content[len(_MARK) :], altchars=b"-_"), _MAX_BYTES)
+        found = json.loads(packed)
+        return str(found["summary"]), list(found["history"])
+    except (ValueError, KeyError, TypeError, zlib.error):
+        return None

@@ -14,8 +14,22 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from .common import named, needs_model, repeated_names, schema_faults, streaming, too_long, within
-from .refusals import Refusal, empty_array, missing, no_match, too_many, unsupported, wrong_type
+from .common_rules import (
+    Refusal,
+    empty_array,
+    missing,
+    named,
+    needs_model,
+    no_match,
+    repeated_names,
+    schema_faults,
+    streaming,
+    too_long,
+    too_many,
+    unsupported,
+    within,
+    wrong_type,
+)
 
 __all__ = ["check_openai", "openai_refusals"]
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from .common import named, too_long
-from .refusals import Refusal, missing, unsupported, wrong_type
+from .common_rules import Refusal, missing, named, too_long, unsupported, wrong_type
 from .responses_reasoning import as_items, genuine, known_id
 from .responses_tools import MAX_NAME, tool_list
 

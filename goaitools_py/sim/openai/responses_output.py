@@ -10,12 +10,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..model.compacting import sealed
-from ..model.prompt import Call
-from .common import WORDS, pieces
+from ..model.prompt import Call, sealed
+from .common_rules import WORDS, pieces
 from .responses_reasoning import announced, written_id
 
-__all__ = ["Item", "Output", "item_events"]
+__all__ = ["Item", "OutputItems", "item_events"]
 
 Item = dict[str, Any]
 
@@ -25,7 +24,7 @@ _CUSTOM = "custom_tool_call"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
+class OutputItems:
     """The content of a response, ready to be written.
 
     Attributes:

@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..model.compacting import opened
+from ..model.prompt import opened
 
 __all__ = [
     "ItemId",

@@ -14,8 +14,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .common import named, needs_model, schema_faults, streaming, within
-from .refusals import Refusal, missing, unsupported, wrong_type
+from .common_rules import (
+    Refusal,
+    missing,
+    named,
+    needs_model,
+    schema_faults,
+    streaming,
+    unsupported,
+    within,
+    wrong_type,
+)
 from .responses_items import input_faults
 from .responses_tools import choice_faults, tool_faults
 

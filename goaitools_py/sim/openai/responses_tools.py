@@ -9,8 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from .common import named, repeated_names, schema_faults
-from .refusals import Refusal, empty_array, missing, too_many, unsupported, wrong_type
+from .common_rules import (
+    Refusal,
+    empty_array,
+    missing,
+    named,
+    repeated_names,
+    schema_faults,
+    too_many,
+    unsupported,
+    wrong_type,
+)
 
 __all__ = ["MAX_NAME", "choice_faults", "tool_faults", "tool_list"]
 

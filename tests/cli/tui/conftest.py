@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 
 from goaitools_py import AsyncChat, tool
 from goaitools_py.backends import AsyncOpenAIChatBackend
-from goaitools_py.cli.tui.app import ChatApp
+from goaitools_py.cli.tui.chat_app import ChatApp
 from goaitools_py.sim import SimServer
 from goaitools_py.states import read_history
 from goaitools_py.stores import AsyncSQLiteStore, SQLiteStore

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from goaitools_py import AsyncChat, Tool
-from goaitools_py.cli.tui.app import ChatApp
+from goaitools_py.cli.tui.chat_app import ChatApp
 from goaitools_py.stores import AsyncMemoryStore
 from goaitools_py.testing import Calls, ScriptedBackend
 

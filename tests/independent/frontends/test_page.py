@@ -29,7 +29,7 @@ from goaitools_py import AsyncChat, tool, user
 from goaitools_py.backends import BackendError
 from goaitools_py.backends.base import ModelRequest
 from goaitools_py.mcp import MCPTools
-from goaitools_py.serve.page.app import PageSettings, page_app
+from goaitools_py.serve.page.page_app import PageSettings, page_app
 from goaitools_py.stores import AsyncMemoryStore
 from goaitools_py.testing import Calls, ScriptedBackend
 from goaitools_py.tools import Tool, ToolContext

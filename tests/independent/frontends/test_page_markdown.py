@@ -10,7 +10,7 @@ from typing import Any
 
 from goaitools_py import AsyncChat
 from goaitools_py.backends.base import ModelRequest
-from goaitools_py.serve.page.app import PageSettings, page_app
+from goaitools_py.serve.page.page_app import PageSettings, page_app
 from goaitools_py.stores import AsyncMemoryStore
 from goaitools_py.testing import ScriptedBackend
 

@@ -1,0 +1,261 @@
+"""A store by its URL: for commands in plain code, and for commands that serve on an event loop.
+
+Owns: which store a URL names, and how it is opened and closed. Must never know: the work on the store.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Final
+
+from ..base.addresses import shown_address
+
+__all__ = [
+    "REDIS_URL",
+    "TABLE",
+    "add_store",
+    "has_store",
+    "is_redis",
+    "lacking_limit",
+    "opened_async_store",
+    "opened_store",
+    "shown_url",
+    "sqlite_path",
+]
+
+TABLE: Final = "goaitools_state"
+REDIS_URL: Final = "redis://NAME:PASSWORD@HOST:PORT/0, with / ? # @ : % in a password percent-encoded"
+_SQL: Final = ("postgresql", "mysql", "mariadb")
+_REDIS: Final = ("redis", "rediss", "unix")
+_EXPECTED: Final = "a SQLite file, sqlite:///FILE, postgresql+psycopg://…, mysql+pymysql://… or redis://…"
+
+
+def add_store(
+    parser: argparse.ArgumentParser,
+    *,
+    what: str = "take the state from this store",
+    otherwise: str = "$GOAITOOLS_STORE, where no file is named",
+) -> None:
+    """Add the options that name a store. `otherwise`: the default, for the help text."""
+    parser.add_argument(
+        "--store",
+        metavar="URL",
+        help=f"{what}: {_EXPECTED} (default: {otherwise})",
+    )
+    parser.add_argument(
+        "--table", metavar="NAME", help=f"its table, or the prefix in Redis (default: {TABLE}; goaitools)"
+    )
+
+
+def has_store(args: argparse.Namespace) -> bool:
+    """Take the store of the environment if the options name no store. True if there is a store."""
+    if args.store is None:
+        args.store = os.environ.get("GOAITOOLS_STORE") or None
+    return args.store is not None
+
+
+def is_redis(url: str) -> bool:
+    """True for the URL of a Redis server."""
+    return url.partition("://")[0] in _REDIS
+
+
+def sqlite_path(url: str) -> str | None:
+    """The file of a SQLite store; None for a store on a server."""
+    if url.startswith("sqlite:///"):
+        return url.removeprefix("sqlite:///")
+    return None if "://" in url else url
+
+
+def lacking_limit(url: str) -> str:
+    """Name the missing timeout setting of a client that an application makes from this URL alone. Without it
+    the client waits for ever for an answer. "" if the client has a limit, or needs no limit."""
+    from ..stores.clients import answer_setting, lacks_answer_limit
+
+    if sqlite_path(url) is not None:
+        return ""
+    if is_redis(url):
+        import redis
+
+        with redis.Redis.from_url(url) as client:
+            return "socket_timeout" if lacks_answer_limit(client) else ""
+    import sqlalchemy
+
+    parsed = sqlalchemy.make_url(url)
+    setting = answer_setting(parsed.get_driver_name())
+    return "" if setting in parsed.query else setting
+
+
+def shown_url(url: str) -> str:
+    """The URL without name, password and parameters. The path of a file is shown as it is."""
+    scheme, found, _ = url.partition("://")
+    return url if not found or scheme == "sqlite" else shown_address(url)
+
+
+@contextmanager
+def opened_store(url: str, table: str | None = None, *, make: bool = False) -> Iterator[Any]:
+    """The store of a URL, open as long as the block runs. `make`: a SQLite file may be new.
+
+    Raises `StoreError` if the store does not exist, and OSError if a package is missing.
+    """
+    if (path := sqlite_path(url)) is not None:
+        with _sqlite(path, table, make) as store:
+            yield store
+    elif is_redis(url):
+        with _redis(url, table) as store:
+            yield store
+    else:
+        with _sql(url, table or TABLE) as store:
+            yield store
+
+
+@contextmanager
+def _sqlite(path: str, table: str | None, make: bool) -> Iterator[Any]:
+    from ..types.errors import StoreError
+
+    if not make and not os.path.isfile(path):  # opening would make the file
+        raise StoreError(f"there is no store {path}")
+    if table not in (None, TABLE):
+        with _sql(f"sqlite:///{path}", str(table)) as store:
+            yield store
+        return
+    from ..stores import SQLiteStore
+
+    with SQLiteStore(path) as sqlite:
+        yield sqlite
+
+
+@contextmanager
+def _redis(url: str, prefix: str | None) -> Iterator[Any]:
+    try:
+        import redis
+    except ModuleNotFoundError:
+        raise OSError("Redis needs an extra: pip install 'goaitools-py[redis]'") from None
+    from ..stores import RedisStore
+    from ..stores.clients import OPENED
+    from ..types.errors import StoreError
+
+    try:
+        client = redis.Redis.from_url(url, socket_timeout=OPENED, socket_connect_timeout=OPENED)
+    except ValueError:  # its text may hold a part of the password
+        raise StoreError(f"{shown_url(url)} is not a URL of Redis: expected {REDIS_URL}") from None
+    with client:
+        yield RedisStore(client, prefix=prefix or "goaitools")
+
+
+@contextmanager
+def _sql(url: str, table: str) -> Iterator[Any]:
+    from ..types.errors import StoreError
+
+    scheme = url.partition("://")[0].partition("+")[0]
+    if scheme not in (*_SQL, "sqlite"):
+        raise StoreError(f"{shown_url(url)} names no store; expected {_EXPECTED}")
+    try:
+        import sqlalchemy
+
+        from ..stores import SQLAlchemyStore
+        from ..stores.clients import limits_of
+    except ModuleNotFoundError:
+        raise OSError("this store needs an extra: pip install 'goaitools-py[sqlalchemy]'") from None
+    try:
+        parsed = sqlalchemy.make_url(url)
+        limits = limits_of(parsed.get_driver_name(), parsed.query)
+        engine = sqlalchemy.create_engine(parsed, poolclass=sqlalchemy.NullPool, connect_args=limits)
+    except (sqlalchemy.exc.ArgumentError, ModuleNotFoundError, ValueError, KeyError) as error:
+        raise StoreError(f"{shown_url(url)} cannot be opened: {_why(error)}") from None
+    try:
+        yield SQLAlchemyStore(engine, table=table)
+    finally:
+        engine.dispose()
+
+
+def _why(error: Exception) -> str:
+    """The reason, without the URL, which may hold a password."""
+    if isinstance(error, ModuleNotFoundError):
+        return f"its driver is not installed ({error.name})"
+    return "SQLAlchemy cannot read the URL, or does not know this database"
+
+
+_DRIVERS: Final = {"postgresql+psycopg2": "postgresql+psycopg", "postgresql": "postgresql+psycopg",
+                   "mysql+pymysql": "mysql+asyncmy", "mariadb+pymysql": "mariadb+asyncmy"}  # fmt: skip
+"""Drivers for an event loop, by the driver that would block it."""
+
+
+@asynccontextmanager
+async def opened_async_store(url: str, table: str | None = None) -> AsyncIterator[Any]:
+    """The store of a URL, open as long as the block runs. A SQLite file is made if it is missing.
+
+    Raises `StoreError` if the store of the URL does not exist, and OSError if a package is missing.
+    """
+    path = sqlite_path(url)
+    if path is not None and table in (None, TABLE):
+        from ..stores import AsyncSQLiteStore
+
+        sqlite = AsyncSQLiteStore(path)
+        try:
+            yield sqlite
+        finally:
+            await sqlite.aclose()
+    elif is_redis(url):
+        async with _async_redis(url, table) as store:
+            yield store
+    else:
+        async with _async_sql(
+            f"sqlite+aiosqlite:///{path}" if path is not None else url, table or TABLE
+        ) as store:
+            yield store
+
+
+@asynccontextmanager
+async def _async_redis(url: str, prefix: str | None) -> AsyncIterator[Any]:
+    try:
+        from redis.asyncio import Redis
+    except ModuleNotFoundError:
+        raise OSError("Redis needs an extra: pip install 'goaitools-py[redis]'") from None
+    from ..stores import AsyncRedisStore
+    from ..stores.clients import OPENED
+    from ..types.errors import StoreError
+
+    try:
+        client = Redis.from_url(url, socket_timeout=OPENED, socket_connect_timeout=OPENED)
+    except ValueError:  # its text may hold a part of the password
+        raise StoreError(f"{shown_url(url)} is not a URL of Redis: expected {REDIS_URL}") from None
+    try:
+        yield AsyncRedisStore(client, prefix=prefix or "goaitools")
+    finally:
+        await client.aclose()
+
+
+@asynccontextmanager
+async def _async_sql(url: str, table: str) -> AsyncIterator[Any]:
+    from ..types.errors import StoreError
+
+    try:
+        import sqlalchemy.ext.asyncio as sa
+        from sqlalchemy import make_url
+        from sqlalchemy.exc import ArgumentError, InvalidRequestError
+
+        from ..stores import AsyncSQLAlchemyStore
+        from ..stores.clients import limits_of
+    except ModuleNotFoundError:
+        raise OSError("this store needs an extra: pip install 'goaitools-py[sqlalchemy]'") from None
+    scheme, mark, rest = url.partition("://")
+    try:
+        parsed = make_url(f"{_DRIVERS.get(scheme, scheme)}{mark}{rest}")
+        limits = limits_of(parsed.get_driver_name(), parsed.query)
+        engine = sa.create_async_engine(parsed, connect_args=limits)
+        store = AsyncSQLAlchemyStore(engine, table=table)
+    except ModuleNotFoundError as error:
+        raise OSError(f"{shown_url(url)} needs a driver that is not installed: {error.name}") from None
+    except (ArgumentError, InvalidRequestError, KeyError, ValueError):
+        # The driver's text may hold the password.
+        raise StoreError(
+            f"{shown_url(url)} cannot be opened: expected a SQLite file, redis://…, or a URL of SQLAlchemy "
+            "with a driver for asyncio"
+        ) from None
+    try:
+        yield store
+    finally:
+        await engine.dispose()

@@ -1,0 +1,292 @@
+"""A run in two processes: its worker writes notes for a relay, and another worker builds the run from them.
+
+Owns: both ways, and the form of the notes as bytes, which two processes with the same release of this package
+share. Must never know: which relay carries them, HTTP, a front end, or how a turn is driven. Reading notes
+runs no code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from decimal import Decimal
+from typing import Any, Final
+
+import msgspec
+
+from ..base.values import Value
+from ..frontends import (
+    Called,
+    Piece,
+    Problem,
+    ProblemError,
+    Reasoned,
+    Returned,
+    Said,
+    Step,
+    Waits,
+    problem_of,
+)
+from ..types.answers import PendingCall
+from ..types.errors import GoAIToolsError
+from ..types.events import (
+    Compacted,
+    ContextWarning,
+    Event,
+    ModelReplied,
+    ModelRequested,
+    ReasoningDelta,
+    TextDelta,
+    ToolFinished,
+    ToolPending,
+    ToolProgress,
+    TurnCompleted,
+    TurnStarted,
+)
+from ..types.messages import Usage
+from ..types.prices import Bill
+from ..types.result import ChatResult, CompactionReport
+from ..types.turn_warnings import TurnWarning
+from .relay import Opened, Relay, RelayLostError
+from .runs import Run
+
+__all__ = ["Ended", "Found", "Note", "RunAnnouncer", "read_notes", "rebuild_run", "write_notes"]
+
+
+class Found(Value, frozen=True):
+    """The pieces of the turn from before this run; `since`: those behind the calls that a client answered."""
+
+    before: tuple[Piece, ...] = ()
+    since: tuple[Piece, ...] = ()
+
+
+class Ended(Value, frozen=True):
+    """The end of the run. `problem`: the error of the turn, for clients."""
+
+    was_stopped: bool = False
+    problem: Problem | None = None
+
+
+Note = Event | Found | Ended
+
+_PLAIN: Final[dict[str, type[Any]]] = {
+    kind.__name__: kind
+    for kind in (
+        TextDelta, TurnStarted, ModelRequested, ReasoningDelta, ModelReplied, ToolFinished, ToolPending,
+        ToolProgress, ContextWarning,
+    )
+}  # fmt: skip
+"""Events that are written field by field, without a change."""
+
+_PIECES: Final[dict[str, type[Piece]]] = {
+    kind.__name__: kind for kind in (Step, Said, Reasoned, Called, Returned, Waits)
+}
+_RESULT: Final = (
+    "text", "status", "finish_reason", "duplicate", "model", "iterations", "context_used", "context_fraction",
+    "request_ids",
+)  # fmt: skip
+_CUT: Final = ("outcome", "by", "reason", "removed_turns", "rewritten_turns", "removed_messages",
+               "messages_before", "messages_after", "tokens_before", "tokens_after")  # fmt: skip
+
+
+def write_notes(at: int, notes: Sequence[Note]) -> bytes:
+    """Write notes. `at`: the place of the first one in its run, so that a reader sees a gap."""
+    return msgspec.msgpack.encode([at, [_written(note) for note in notes]])
+
+
+def read_notes(data: bytes) -> tuple[int, list[Note]]:
+    """Read bytes of `write_notes`. Raises `GoAIToolsError` for anything else: another release wrote it."""
+    try:
+        at, rows = msgspec.msgpack.decode(data, type=tuple[int, list[tuple[str, Any]]])
+        return at, [_read(name, fields) for name, fields in rows]
+    except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
+        raise GoAIToolsError(
+            f"a relay gave notes that this release cannot read: {type(error).__name__}"
+        ) from None
+
+
+def _written(note: Note) -> tuple[str, Any]:
+    name = type(note).__name__
+    match note:
+        case Found():
+            return name, [_pieces(note.before), _pieces(note.since)]
+        case TurnCompleted():
+            return name, [note.conversation_id, note.turn_ref, _result(note.result)]
+        case Compacted():
+            report = {field: getattr(note.report, field) for field in _CUT}
+            return name, [note.conversation_id, note.turn_ref, report]
+    return name, msgspec.to_builtins(note)
+
+
+def _read(name: str, fields: Any) -> Note:
+    if name in _PLAIN:
+        return msgspec.convert(fields, _PLAIN[name])  # type: ignore[no-any-return]
+    if name == "Ended":
+        return msgspec.convert(fields, Ended)
+    if name == "Found":
+        before, since = fields
+        return Found(_pieces_in(before), _pieces_in(since))
+    id, ref, told = fields
+    if name == "TurnCompleted":
+        return TurnCompleted(conversation_id=id, turn_ref=ref, result=_result_in(told))
+    if name == "Compacted":
+        return Compacted(conversation_id=id, turn_ref=ref, report=CompactionReport(**told))
+    raise KeyError(name)
+
+
+def _pieces(pieces: Sequence[Piece]) -> list[Any]:
+    return [[type(piece).__name__, msgspec.to_builtins(piece)] for piece in pieces]
+
+
+def _pieces_in(rows: Any) -> tuple[Piece, ...]:
+    return tuple(msgspec.convert(fields, _PIECES[name]) for name, fields in rows)
+
+
+def _result(result: ChatResult[Any]) -> dict[str, Any]:
+    cost = result.total_cost_usd
+    return {
+        **{field: getattr(result, field) for field in _RESULT},
+        "pending": msgspec.to_builtins(result.pending),
+        "usage": msgspec.to_builtins(result.usage),
+        "total_usage": msgspec.to_builtins(result.total_usage),
+        "total_cost_usd": None if cost is None else str(cost),
+        "warnings": [[warning.code, warning.message] for warning in result.warnings],
+        "booked": [None if one is None else str(one) for one in result.bill.booked or (None,)],
+    }
+
+
+def _result_in(told: dict[str, Any]) -> ChatResult[Any]:
+    cost = told["total_cost_usd"]
+    return ChatResult(
+        state=b"",
+        **{field: told[field] for field in _RESULT if field != "request_ids"},
+        request_ids=tuple(told["request_ids"]),
+        pending=msgspec.convert(told["pending"], tuple[PendingCall, ...]),
+        usage=msgspec.convert(told["usage"], Usage),
+        total_usage=msgspec.convert(told["total_usage"], Usage),
+        total_cost_usd=None if cost is None else Decimal(cost),
+        warnings=tuple(TurnWarning(*row) for row in told["warnings"]),
+        bill=Bill(booked=tuple(None if one is None else Decimal(one) for one in told["booked"])),
+    )
+
+
+ANNOUNCE_SECONDS: Final = 2.0
+"""How long a turn waits for the relay to take its announcement, and its end."""
+
+_log = logging.getLogger("goaitools_py")
+
+
+class RunAnnouncer:
+    """Tells a relay of a run, to its end.
+
+    A relay that fails is logged and left alone: the turn and its listeners here go on.
+    """
+
+    def __init__(self, run: Run, worker: str, relay: Relay) -> None:
+        self._run = run
+        self._worker = worker
+        self._relay = relay
+        self._opened: Opened | None = None
+        self._is_told = asyncio.Event()
+
+    async def announce(self) -> None:
+        """Let other workers find the run. No worker has heard of it before."""
+        run = self._run
+        opened = Opened(
+            id=run.id,
+            worker=self._worker,
+            turn_id=run.turn_id,
+            said=run.said_digest,
+            answered=tuple(sorted(run.answered)),
+        )
+        try:
+            async with asyncio.timeout(ANNOUNCE_SECONDS):
+                await self._relay.open(run.key, opened)
+        except Exception as error:
+            _warn(error)
+        else:
+            self._opened = opened
+
+    async def tell_all(self) -> None:
+        """Put the run's events as they come, and its end. A run that was not announced sends nothing."""
+        run = self._run
+        await run.begun()
+        if self._opened is None:
+            return
+        try:
+            await self._put_all(self._opened)
+            await self._relay.end(run.key, self._opened, "good" if run.is_good else "bad")
+        except Exception as error:
+            _warn(error)
+        finally:
+            self._is_told.set()
+
+    async def last_words(self) -> None:
+        """Wait until the relay knows how the run ended. Then another worker that the client asks next does
+        not show this run as running."""
+        self._run.finish()
+        if self._opened is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ANNOUNCE_SECONDS):
+                    await self._is_told.wait()
+
+    async def _put_all(self, opened: Opened) -> None:
+        run = self._run
+        notes: list[Note] = [Found(run.before, run.since)]
+        at = sent = 0
+        while True:
+            is_over = run.is_ending
+            notes += run.events[sent:]
+            sent = len(run.events)
+            if is_over:
+                problem = None if run.error is None else problem_of(run.error)
+                notes.append(Ended(run.was_stopped, problem))
+            if notes:
+                await self._relay.put(opened, write_notes(at, notes))
+                at += len(notes)
+                notes = []
+            if is_over:
+                return
+            if sent < len(run.events) or run.is_ending:
+                continue
+            if not await run.news_within(self._relay.keep_every):
+                await self._relay.keep(run.key, opened)
+
+
+def _warn(error: Exception) -> None:
+    _log.warning("a relay failed with %s: other workers do not see a turn", type(error).__name__)
+
+
+async def rebuild_run(run: Run, opened: Opened, relay: Relay) -> None:
+    """Build a run from the notes of a relay. A run that cannot be followed to its end ends as lost."""
+    at = 0
+    try:
+        async for entries in relay.follow(run.key, opened):
+            for entry in entries:
+                begin, notes = read_notes(entry)
+                if begin != at:
+                    raise RelayLostError("the relay has dropped the beginning of the run")
+                at += len(notes)
+                for note in notes:
+                    _tell(run, note)
+        if not run.is_over:
+            raise RelayLostError("the run has no end")
+    except Exception as error:
+        if not isinstance(error, RelayLostError):
+            _log.warning("a relay failed with %s; a turn cannot be followed", type(error).__name__)
+        if not run.is_over:
+            run.lose(error)
+
+
+def _tell(run: Run, note: Note) -> None:
+    match note:
+        case Found():
+            run.before, run.since = note.before, note.since
+        case Ended():
+            run.was_stopped = note.was_stopped
+            run.error = None if note.problem is None else ProblemError(note.problem)
+            run.end()
+        case _:
+            run.tell(note)

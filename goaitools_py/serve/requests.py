@@ -1,0 +1,369 @@
+"""The requests of a client to one conversation: say something, answer calls, ask again, follow, stop.
+
+Owns: which turn a request means, also when it comes twice. Must never know: HTTP, or a front end.
+
+=========================================  ==========================================================
+the request                                its effect
+=========================================  ==========================================================
+a message that runs, or has just run       its run is followed, from the beginning
+a message that was answered before         the stored reply is told, no model is asked
+answers to calls that wait                 the turn goes on
+answers that were given before             the run, or the stored reply, is told from behind the calls
+answers, and the turn failed after them    the turn goes on
+a reply again                              the turn is taken back, and its message is said anew
+a reply again, of a turn that failed       the turn goes on
+follow                                     the run, also one of another process
+go on                                      the run; or an unfinished turn goes on, unless it was stopped
+catching up                                answers, else going on, else the stored reply is told
+=========================================  ==========================================================
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from ..frontends import Ask, AskError, pieces_since
+from ..history.turns import HistoryTurn
+from ..types.errors import NothingToResumeError, TurnConflictError, TurnInProgressError
+from ..types.events import TurnCompleted
+from ..types.result import ChatResult
+from .history_view import GOES_ON, Left, TurnStatus, call_ids, left_by, tell_stopped, tell_stored, unfinished
+from .hub import Drive, Hub
+from .identity import Caller
+from .remote_runs import STOP_SECONDS
+from .run_driver import LOOK_AGAIN, RunDriver
+from .runs import Run, digest_of
+
+if TYPE_CHECKING:
+    from ..chat.async_conversation import AsyncConversation
+    from ..chat.kept.facade import ConversationSnapshot
+
+__all__ = ["ConversationRequest"]
+
+_UNFINISHED: Final = ("in_progress", "failed")
+_STATUS: Final[Mapping[Left, TurnStatus]] = {
+    "unfinished": "waiting", "messages": "waiting", "stopped": "stopped", "": "none",
+}  # fmt: skip
+
+
+class ConversationRequest:
+    """One conversation, for one request.
+
+    Args:
+        hub: The turns of this process.
+        conversation: The conversation. Its turns do not wait for others.
+        who: The owner.
+        has_leases: The store knows whether another process runs a turn.
+        has_flag: The store has a stop flag: with leases a stop then reaches other processes.
+        can_erase: The store can delete and list.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        conversation: AsyncConversation,
+        who: Caller,
+        *,
+        has_leases: bool = False,
+        has_flag: bool = False,
+        can_erase: bool = False,
+    ) -> None:
+        self._hub = hub
+        self._who = who
+        self._conversation = conversation
+        self._driver = RunDriver(hub, conversation)
+        self._has_leases = has_leases
+        self._can_stop_others = has_leases and has_flag
+        self._can_erase = can_erase
+
+    @property
+    def conversation(self) -> AsyncConversation:
+        """The conversation itself."""
+        return self._conversation
+
+    @property
+    def _key(self) -> str:
+        return self._who.key
+
+    def _options(self, ask: Ask) -> dict[str, Any]:
+        options = dict(self._who.options)
+        if ask.context is not None:
+            options["context"] = ask.context
+        if ask.metadata:
+            options["metadata"] = {**options.get("metadata", {}), **ask.metadata}
+        return options
+
+    def _start(self, drive: Drive, **about: Any) -> Run:
+        return self._hub.start(self._key, self._who.owner or self._key, drive, **about)
+
+    # ------------------------------------------------------------------------------------ a message
+
+    async def say(self, ask: Ask) -> Run:
+        """Say something; see the table. `ask.turn_id` must be set."""
+        assert ask.turn_id is not None
+        run = await self._hub.find_anywhere(self._key)
+        if run is not None and run.turn_id == ask.turn_id and (not run.is_over or run.is_good):
+            if run.said_digest != digest_of(ask.said):
+                raise TurnConflictError("another message has this id")
+            return run
+        options = self._options(ask)
+        try:
+            turn = self._conversation.start(list(ask.said), turn_id=ask.turn_id, **options)
+        except ValueError as error:
+            raise AskError(
+                "the message cannot be taken: it is empty, or holds what no text may hold"
+            ) from error
+        return self._start(
+            lambda run: self._driver.drive_asked(run, turn, is_new=True, said=ask.said),
+            turn_id=ask.turn_id,
+            said=ask.said,
+        )
+
+    async def again(self, ask: Ask) -> Run:
+        """Let the model write a reply again; see the table. `ask.again` must be set."""
+        assert ask.turn_id is not None
+        if self._hub.running(self._key) is not None:
+            raise TurnInProgressError("this server runs a turn of this conversation already")
+        snapshot = await self._conversation.snapshot()
+        if snapshot is None:
+            return await self.say(ask)
+        if snapshot.info.state.status in _UNFINISHED:
+            return await self._asked_for(snapshot, {}, ask)
+        turns = snapshot.history.turns
+        if not turns:
+            return await self.say(ask)
+        at = self._turn_named(snapshot, ask.again or "")
+        if at is None:
+            return self._stored(snapshot, turns[-1])
+        self._hub.check_room(self._who.owner or self._key)
+        try:
+            await self._conversation.rewind(len(turns) - at)
+        except ValueError as error:
+            raise AskError("a cut stands before this reply, so it cannot be written again") from error
+        ref = f"{snapshot.info.state.conversation_id}-{turns[at].number}"
+        return await self.say(_with_turn_id(ask, f"{ask.turn_id[:200]}~{ref[-50:]}"))
+
+    def _turn_named(self, snapshot: ConversationSnapshot, id: str) -> int | None:
+        """Find the index of the turn with a message of this id. An id that is not ours means the newest turn.
+        None for a turn that is gone: the reply was written again before."""
+        prefix = re.escape(snapshot.info.state.conversation_id)
+        found = re.fullmatch(rf"{prefix}-(\d{{1,12}})(?:u\d*)?", id)
+        numbers = [turn.number for turn in snapshot.history.turns]
+        if found is None:
+            return len(numbers) - 1
+        number = int(found[1])
+        return numbers.index(number) if number in numbers else None
+
+    # -------------------------------------------------------------------------------------- answers
+
+    async def answer(self, ask: Ask) -> Run:
+        """Answer calls; see the table. Answers that no call waits for are dropped."""
+        claimed = set(ask.answers)
+        run = await self._hub.find_anywhere(self._key)
+        is_again = run is not None and bool(run.answered) and run.answered <= claimed
+        if run is not None and not run.is_over:
+            if is_again:
+                return run
+            if run is self._hub.running(self._key):
+                raise TurnInProgressError("this server runs a turn of this conversation already")
+        snapshot = await self._conversation.snapshot()
+        if snapshot is None:
+            raise NothingToResumeError("nothing is stored")
+        given = ask.answers_to(snapshot.pending)
+        if given:
+            return await self._asked_for(snapshot, given, ask)
+        if snapshot.info.state.status in _UNFINISHED and self._has_call(snapshot, claimed):
+            return await self._asked_for(snapshot, {}, ask)
+        if run is not None and is_again and run.is_good:
+            return run
+        if self._has_call(snapshot, claimed):
+            return self._stored(snapshot, snapshot.history.turns[-1], claimed)
+        raise NothingToResumeError("no call waits for these answers")
+
+    async def catch_up(self, ask: Ask) -> Run:
+        """Answer the calls that wait for these answers. If no call waits: follow the run, go on with a turn
+        that no process runs, or tell the newest turn from the store."""
+        try:
+            return await self.answer(ask)
+        except (NothingToResumeError, TurnInProgressError):
+            found = await self.follow("turn")
+        if isinstance(found, Run):
+            return found
+        snapshot = await self._conversation.snapshot()
+        if snapshot is not None and left_by(snapshot) == "stopped":
+            run = self._hub.shown(self._key, self._who.owner)
+            tell_stopped(run, snapshot)
+            run.end()
+            return run
+        if snapshot is not None and snapshot.history.turns:
+            return self._stored(snapshot, snapshot.history.turns[-1])
+        run = self._hub.shown(self._key, self._who.owner)
+        run.tell(TurnCompleted(result=ChatResult(text="", state=b"", status="complete")))
+        run.end()
+        return run
+
+    def _has_call(self, snapshot: ConversationSnapshot, ids: Collection[str]) -> bool:
+        turns = snapshot.history.turns
+        return bool(turns) and any(
+            call.id in ids for message in turns[-1].messages for call in message.tool_calls
+        )
+
+    # --------------------------------------------------------------------------------------- follow
+
+    async def follow(self, goes_on: Literal["", "turn", "messages"] = "") -> Run | TurnStatus:
+        """Find the run, or tell how the newest turn stands. A run that has just ended is found, too: the
+        client may have read the history before its end.
+
+        `goes_on`: begins a run if there is no run. "turn" goes on with an unfinished turn that no process
+        runs; "messages" also answers messages that wait without a turn. "" only looks.
+        """
+        run = await self._hub.find_anywhere(self._key)
+        if run is not None and not run.is_over:
+            return run
+        snapshot, is_held = await self._found()
+        if (own := self._hub.running(self._key)) is not None:
+            return own
+        if is_held:  # another process runs the turn, and no relay shows it
+            go_on = self._go_on if goes_on else None
+            wait = partial(self._driver.wait, go_on=go_on)
+            return self._hub.watch(self._key, wait, goes_on=bool(goes_on))
+        left = left_by(snapshot)
+        if snapshot is not None and left == "unfinished" and goes_on:
+            return self._go_on(snapshot)
+        if left == "messages" and goes_on == "messages":
+            turn = self._conversation.start(**self._options(Ask()))
+            return self._start(lambda run: self._driver.drive(run, turn))
+        return run if run is not None and run.is_good else _STATUS[left]
+
+    async def seen(self) -> tuple[ConversationSnapshot | None, TurnStatus]:
+        """Read the stored conversation, and tell the status of the newest turn."""
+        is_known = await self._hub.is_running_anywhere(self._key)  # first: a turn may end meanwhile
+        snapshot, is_held = await self._found()
+        return snapshot, "running" if is_known or is_held else _STATUS[left_by(snapshot)]
+
+    async def _found(self) -> tuple[ConversationSnapshot | None, bool]:
+        """Give the stored conversation, and whether a process runs its unfinished turn."""
+        snapshot = await self._conversation.snapshot()
+        if left_by(snapshot) != "unfinished" or not self._has_leases:
+            return snapshot, False
+        if await self._conversation.is_running():
+            return snapshot, True
+        return await self._conversation.snapshot(), False  # the turn may have ended since
+
+    def _go_on(self, snapshot: ConversationSnapshot) -> Run:
+        return self._resume(snapshot, {}, Ask(), unless_stopped=True)
+
+    # ---------------------------------------------------------------------------------------- stop
+
+    async def stop(self) -> bool:
+        """Stop the turn that runs, or was left by a process that died. False without a turn. The turn stays
+        as it is: the next message begins another one. It goes on only if a user asks for it.
+
+        When this returns the stop is in the store. A turn of another process is asked to stop, and does so at
+        its next look; see `serve`.
+        """
+        run = self._hub.running(self._key)
+        if run is None or run.is_copy:
+            return await self._stop_elsewhere()
+        is_noted = await self._noted_early()
+        if not run.is_over:
+            await run.stop()
+            await run.over()
+        if run.was_stopped:
+            await self._driver.remember_stop()
+        elif is_noted:
+            await self._conversation.update(metadata=GOES_ON)
+        return run.was_stopped
+
+    async def _noted_early(self) -> bool:
+        """Note the stop while the worker of the turn has its lease: then no other worker takes the turn over.
+        If it cannot be noted now, the turn is stopped all the same, and noted afterwards."""
+        with suppress(Exception):
+            return await self._driver.remember_stop()
+        return False
+
+    async def _stop_elsewhere(self) -> bool:
+        is_noted = has_asked = False
+        if await self._hub.is_running_anywhere(self._key):
+            is_noted = await self._noted_early()
+            if await self._hub.stop_elsewhere(self._key) is not None:
+                await self._driver.remember_stop()
+                return True
+        if not self._can_stop_others:
+            return False
+        for _ in range(round(STOP_SECONDS / LOOK_AGAIN)):
+            is_held = await self._conversation.is_running()
+            left = left_by(await self._conversation.snapshot())
+            if is_held and not has_asked:
+                has_asked = await self._conversation.stop()
+            is_meant = is_held or left == "unfinished" or ((is_noted or has_asked) and left == "stopped")
+            if is_meant and await self._driver.remember_stop():
+                return True
+            if not is_held:
+                return False
+            await asyncio.sleep(LOOK_AGAIN)  # a turn has begun, and nothing of it is stored yet
+        return False
+
+    async def forget(self) -> None:
+        """Stop the running turn, and erase the conversation, with the bytes that stand aside.
+
+        Raises `TurnInProgressError` if another process runs a turn, and could not be stopped. A store that
+        cannot delete, or cannot list, gets a reset: the bytes that stand aside cannot be found in it.
+        """
+        await self.stop()
+        self._hub.forget(self._key)
+        await (self._conversation.erase() if self._can_erase else self._conversation.reset())
+
+    # -------------------------------------------------------------------------------------- driving
+
+    async def _asked_for(self, snapshot: ConversationSnapshot, given: Mapping[str, Any], ask: Ask) -> Run:
+        """Go on with a turn because a user asks for it, also if it was stopped."""
+        await self._driver.forget_stop(snapshot)
+        return self._resume(snapshot, given, ask)
+
+    def _resume(
+        self,
+        snapshot: ConversationSnapshot,
+        given: Mapping[str, Any],
+        ask: Ask,
+        *,
+        unless_stopped: bool = False,
+    ) -> Run:
+        before = unfinished(snapshot, given)
+        turn = self._conversation.start_resume(given or None, **self._options(ask))
+        driving = self._driver
+
+        def drive(run: Run) -> Any:
+            if given:
+                return driving.drive_asked(run, turn, is_new=False)
+            return driving.drive(run, turn, unless_stopped=unless_stopped)
+
+        return self._start(
+            drive,
+            answered=ask.answers.keys() & call_ids(before),
+            before=before,
+            since=() if given else pieces_since(before, ask.answers.keys()),
+        )
+
+    def _stored(
+        self, snapshot: ConversationSnapshot, turn: HistoryTurn, answered: Collection[str] = ()
+    ) -> Run:
+        run = self._hub.shown(self._key, self._who.owner)
+        tell_stored(run, snapshot, turn, answered)
+        run.end()
+        return run
+
+
+def _with_turn_id(ask: Ask, turn_id: str) -> Ask:
+    return Ask(
+        conversation=ask.conversation,
+        said=ask.said,
+        turn_id=turn_id,
+        context=ask.context,
+        metadata=ask.metadata,
+    )

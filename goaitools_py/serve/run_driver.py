@@ -1,0 +1,215 @@
+"""Drives a run of this process: runs the turn to its end, and tells the run its events.
+
+Owns: the events of a run if its turn was done before, is stopped, or runs in another process; how a stop is
+remembered. Must never know: HTTP, or which turn a request means.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from ..frontends import Piece, Returned, pieces_of
+from ..types.errors import NothingToResumeError, TurnConflictError, TurnInProgressError, TurnStoppedError
+from ..types.events import ModelRequested, ToolFinished, TurnCompleted, TurnStarted
+from ..types.messages import Part
+from ..types.result import ChatResult
+from .history_view import (
+    GOES_ON,
+    SYNTHETIC,
+    behind_calls,
+    is_marked,
+    left_by,
+    mark_of,
+    newest_ref,
+    not_in_doubt,
+    tell_stopped,
+    tell_stored,
+    unfinished,
+)
+from .hub import Hub
+from .relay import RelayLostError
+from .runs import Run, refused_input
+
+if TYPE_CHECKING:
+    from ..chat.async_conversation import AsyncConversation
+    from ..chat.handles import AsyncTurn
+    from ..chat.kept.facade import ConversationSnapshot
+
+__all__ = ["LOOK_AGAIN", "RunDriver"]
+
+LOOK_AGAIN: Final = 0.1
+"""Seconds until the next look whether another process still runs a turn."""
+
+
+class RunDriver:
+    """The runs of one conversation.
+
+    Args:
+        hub: The turns of this process.
+        conversation: Where they are kept.
+    """
+
+    def __init__(self, hub: Hub, conversation: AsyncConversation) -> None:
+        self._hub = hub
+        self._conversation = conversation
+
+    async def drive_asked(
+        self, run: Run, turn: AsyncTurn, *, is_new: bool, said: Sequence[Part] = ()
+    ) -> None:
+        """As `drive`, of a message or of answers that this request has sent. `said`: the message."""
+        with refused_input(run, said):
+            await self.drive(run, turn, is_new=is_new)
+
+    async def drive(
+        self, run: Run, turn: AsyncTurn, *, is_new: bool = False, unless_stopped: bool = False
+    ) -> None:
+        """Run a turn, and tell the run its events. If the turn was done before, they come from the store.
+
+        `unless_stopped`: no client has asked for this turn, so it ends if a stop is found in the store.
+        """
+        knows_before = False
+        completed: TurnCompleted | None = None
+        async with turn:
+            run.turn = turn
+            if run.was_stopped and not run.is_unsaved:
+                return
+            try:
+                async for event in turn:
+                    if isinstance(event, TurnStarted):
+                        run.has_started = True
+                        if run.announce is not None:
+                            await run.announce()
+                        # This worker has the lease, and the model is not asked yet.
+                        if unless_stopped and await self._is_stopped():
+                            run.was_stopped = True
+                        if run.was_stopped:
+                            await turn.cancel()
+                    elif run.has_started and is_new and not knows_before:
+                        knows_before = True
+                        if not (isinstance(event, ModelRequested) and event.iteration == 1):
+                            run.before = await self._found_before()
+                    if isinstance(event, TurnCompleted):
+                        completed = event  # told when it is saved, and another worker may go on
+                    elif run.has_started:
+                        run.hear(event)
+                    run.turn_ref = run.turn_ref or event.turn_ref
+                if run.was_stopped and completed is None:
+                    await turn.cancel()  # until it is saved
+                    await self._tell_stop(run)
+                    return
+                run.was_stopped = False  # the turn was over before a stop came
+                result = await turn.result()
+            except TurnStoppedError:  # another process has asked for it
+                run.was_stopped = True
+                await self._tell_stop(run)
+                await self.remember_stop()
+                return
+            except TurnInProgressError:
+                if not is_new or not await self._copied(run, has_ended=False):
+                    raise
+                return
+            except NothingToResumeError:
+                if is_new or run.answered:
+                    raise
+                result = None  # another worker has finished the turn meanwhile
+        if is_new and not run.has_started and await self._copied(run, has_ended=True):
+            return
+        if not run.has_started or result is None:
+            await self._tell_again(run, result)
+        elif completed is not None:
+            run.tell(completed)
+
+    async def _copied(self, run: Run, *, has_ended: bool) -> bool:
+        """Follow the run of the same message in another process. False if there is no run."""
+        other = await self._hub.find_message(self._conversation.key, run.turn_id, has_ended=has_ended)
+        if other is None:
+            return False
+        if other.said_digest != run.said_digest:
+            raise TurnConflictError("another message has this id")
+        if run.was_stopped and not has_ended:  # the stop came before it was known who runs the turn
+            await self._hub.stop_elsewhere(run.key)
+        await run.copy(other)
+        return True
+
+    async def _tell_stop(self, run: Run) -> None:
+        """Tell the run the results that the history has for the calls that a stop has ended."""
+        snapshot = await self._conversation.snapshot()
+        if snapshot is None or not snapshot.history.turns or newest_ref(snapshot) != run.turn_ref:
+            return
+        pieces = pieces_of(snapshot.history.turns[-1], not_in_doubt(snapshot.pending))
+        for piece in pieces[behind_calls(pieces) :]:
+            if isinstance(piece, Returned) and piece.flag in SYNTHETIC:
+                told = ToolFinished(
+                    piece.call_id, "", 0, piece.flag, 0.0, piece.output, turn_ref=run.turn_ref
+                )
+                run.tell(told)
+
+    async def _found_before(self) -> tuple[Piece, ...]:
+        snapshot = await self._conversation.snapshot()
+        if snapshot is None:
+            return ()
+        await self.forget_stop(snapshot)  # the message came again, so the turn is asked for
+        return unfinished(snapshot, ())
+
+    async def _tell_again(self, run: Run, result: ChatResult | None) -> None:
+        snapshot = await self._conversation.snapshot()
+        if snapshot is None or not snapshot.history.turns:
+            raise NothingToResumeError("nothing is stored")
+        tell_stored(run, snapshot, snapshot.history.turns[-1], run.answered, result)
+
+    # ------------------------------------------------------------------------- turns of other processes
+
+    async def wait(self, run: Run, go_on: Callable[[ConversationSnapshot], Run] | None) -> None:
+        """Wait for a turn of another process, and tell the run how it ended.
+
+        `go_on`: begins a run that resumes the turn, if the other process has left it. None: the run is cut
+        off then, and its listeners may come back.
+        """
+        while True:
+            while await self._conversation.is_running():
+                await asyncio.sleep(LOOK_AGAIN)
+            snapshot = await self._conversation.snapshot()
+            left = left_by(snapshot)
+            if snapshot is None or go_on is None or left != "unfinished":
+                break
+            own = self._hub.running(run.key) or go_on(snapshot)
+            await own.begun()
+            if own.turn_ref or not isinstance(own.error, TurnInProgressError):
+                await run.copy(own)
+                return
+        if snapshot is not None and left == "stopped":
+            tell_stopped(run, snapshot)
+        elif snapshot is None or left or not snapshot.history.turns or _has_failed(snapshot):
+            run.lose(RelayLostError("the process that ran the turn has left it"))
+        else:
+            tell_stored(run, snapshot, snapshot.history.turns[-1], run.answered)
+
+    # -------------------------------------------------------------------------------------- stops
+
+    async def remember_stop(self) -> bool:
+        """Note in the store that the unfinished turn is stopped. False if the newest turn is complete."""
+        snapshot = await self._conversation.snapshot()
+        if snapshot is None or snapshot.info.state.status == "complete":
+            return False
+        if not is_marked(snapshot) or left_by(snapshot) != "stopped":
+            await self._conversation.update(metadata=mark_of(snapshot))
+        return True
+
+    async def forget_stop(self, snapshot: ConversationSnapshot) -> None:
+        """Remove the mark of a stop, because a user asks for the turn again. Else no process would resume it
+        after a crash of this one."""
+        if is_marked(snapshot):
+            await self._conversation.update(metadata=GOES_ON)
+
+    async def _is_stopped(self) -> bool:
+        snapshot = await self._conversation.snapshot()
+        if left_by(snapshot) != "stopped":
+            return False
+        await self.remember_stop()  # the turn that has begun takes away that it failed with the stop
+        return True
+
+
+def _has_failed(snapshot: ConversationSnapshot) -> bool:
+    return snapshot.info.state.status == "failed"
