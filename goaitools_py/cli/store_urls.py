@@ -28,8 +28,12 @@ __all__ = [
 
 TABLE: Final = "goaitools_state"
 REDIS_URL: Final = "redis://NAME:PASSWORD@HOST:PORT/0, with / ? # @ : % in a password percent-encoded"
-_SQL: Final = ("postgresql", "mysql", "mariadb")
+_SQL: Final = ("postgresql", "mysql", "mariadb", "sqlite")
 _REDIS: Final = ("redis", "rediss", "unix")
+_PREFIX: Final = "goaitools"
+_DRIVERS: Final = {"postgresql+psycopg2": "postgresql+psycopg", "postgresql": "postgresql+psycopg",
+                   "mysql+pymysql": "mysql+asyncmy", "mariadb+pymysql": "mariadb+asyncmy"}  # fmt: skip
+"""Drivers for an event loop, by the driver that would block it."""
 _EXPECTED: Final = "a SQLite file, sqlite:///FILE, postgresql+psycopg://…, mysql+pymysql://… or redis://…"
 
 
@@ -100,162 +104,105 @@ def opened_store(url: str, table: str | None = None, *, make: bool = False) -> I
 
     Raises `StoreError` if the store does not exist, and OSError if a package is missing.
     """
-    if (path := sqlite_path(url)) is not None:
-        with _sqlite(path, table, make) as store:
-            yield store
-    elif is_redis(url):
-        with _redis(url, table) as store:
-            yield store
-    else:
-        with _sql(url, table or TABLE) as store:
-            yield store
-
-
-@contextmanager
-def _sqlite(path: str, table: str | None, make: bool) -> Iterator[Any]:
     from ..types.errors import StoreError
 
-    if not make and not os.path.isfile(path):  # opening would make the file
+    path = sqlite_path(url)
+    if path is not None and not make and not os.path.isfile(path):  # opening would make the file
         raise StoreError(f"there is no store {path}")
-    if table not in (None, TABLE):
-        with _sql(f"sqlite:///{path}", str(table)) as store:
-            yield store
-        return
-    from ..stores import SQLiteStore
+    if path is not None and table in (None, TABLE):
+        from ..stores import SQLiteStore
 
-    with SQLiteStore(path) as sqlite:
-        yield sqlite
+        with SQLiteStore(path) as sqlite:
+            yield sqlite
+    elif is_redis(url):
+        with _redis_client(url, is_async=False) as client:
+            from ..stores import RedisStore
+
+            yield RedisStore(client, prefix=table or _PREFIX)
+    else:
+        engine = _sql_engine(url if path is None else f"sqlite:///{path}", is_async=False)
+        from ..stores import SQLAlchemyStore
+
+        try:
+            yield SQLAlchemyStore(engine, table=table or TABLE)
+        finally:
+            engine.dispose()
 
 
-@contextmanager
-def _redis(url: str, prefix: str | None) -> Iterator[Any]:
+@asynccontextmanager
+async def opened_async_store(url: str, table: str | None = None) -> AsyncIterator[Any]:
+    """As `opened_store`, for an event loop. A SQLite file is made if it is missing."""
+    path = sqlite_path(url)
+    if path is not None and table in (None, TABLE):
+        from ..stores import AsyncSQLiteStore
+
+        async with AsyncSQLiteStore(path) as sqlite:
+            yield sqlite
+    elif is_redis(url):
+        async with _redis_client(url, is_async=True) as client:
+            from ..stores import AsyncRedisStore
+
+            yield AsyncRedisStore(client, prefix=table or _PREFIX)
+    else:
+        engine = _sql_engine(url if path is None else f"sqlite+aiosqlite:///{path}", is_async=True)
+        from ..stores import AsyncSQLAlchemyStore
+
+        try:
+            yield AsyncSQLAlchemyStore(engine, table=table or TABLE)
+        finally:
+            await engine.dispose()
+
+
+def _redis_client(url: str, *, is_async: bool) -> Any:
     try:
-        import redis
+        from redis import Redis
+        from redis.asyncio import Redis as AsyncRedis
     except ModuleNotFoundError:
         raise OSError("Redis needs an extra: pip install 'goaitools-py[redis]'") from None
-    from ..stores import RedisStore
     from ..stores.clients import OPENED
     from ..types.errors import StoreError
 
+    kind: Any = AsyncRedis if is_async else Redis
     try:
-        client = redis.Redis.from_url(url, socket_timeout=OPENED, socket_connect_timeout=OPENED)
+        return kind.from_url(url, socket_timeout=OPENED, socket_connect_timeout=OPENED)
     except ValueError:  # its text may hold a part of the password
         raise StoreError(f"{shown_url(url)} is not a URL of Redis: expected {REDIS_URL}") from None
-    with client:
-        yield RedisStore(client, prefix=prefix or "goaitools")
 
 
-@contextmanager
-def _sql(url: str, table: str) -> Iterator[Any]:
+def _sql_engine(url: str, *, is_async: bool) -> Any:
     from ..types.errors import StoreError
 
-    scheme = url.partition("://")[0].partition("+")[0]
-    if scheme not in (*_SQL, "sqlite"):
-        raise StoreError(f"{shown_url(url)} names no store; expected {_EXPECTED}")
+    scheme, mark, rest = url.partition("://")
+    if scheme.partition("+")[0] not in _SQL:
+        raise StoreError(f"{shown_url(url)} names no store and cannot be opened; expected {_EXPECTED}")
     try:
-        import sqlalchemy
+        import sqlalchemy as sa
+        from sqlalchemy.ext.asyncio import create_async_engine
 
-        from ..stores import SQLAlchemyStore
         from ..stores.clients import limits_of
     except ModuleNotFoundError:
         raise OSError("this store needs an extra: pip install 'goaitools-py[sqlalchemy]'") from None
+    driver = _DRIVERS.get(scheme, scheme) if is_async else scheme
     try:
-        parsed = sqlalchemy.make_url(url)
+        parsed = sa.make_url(f"{driver}{mark}{rest}")
         limits = limits_of(parsed.get_driver_name(), parsed.query)
-        engine = sqlalchemy.create_engine(parsed, poolclass=sqlalchemy.NullPool, connect_args=limits)
-    except (sqlalchemy.exc.ArgumentError, ModuleNotFoundError, ValueError, KeyError) as error:
+        if is_async:
+            return create_async_engine(parsed, connect_args=limits)
+        return sa.create_engine(parsed, poolclass=sa.NullPool, connect_args=limits)
+    except (
+        sa.exc.ArgumentError,
+        sa.exc.InvalidRequestError,
+        ModuleNotFoundError,
+        KeyError,
+        ValueError,
+    ) as error:
         raise StoreError(f"{shown_url(url)} cannot be opened: {_why(error)}") from None
-    try:
-        yield SQLAlchemyStore(engine, table=table)
-    finally:
-        engine.dispose()
 
 
 def _why(error: Exception) -> str:
     """The reason, without the URL, which may hold a password."""
     if isinstance(error, ModuleNotFoundError):
         return f"its driver is not installed ({error.name})"
+    if type(error).__name__ == "InvalidRequestError":
+        return "its driver is not one for asyncio"
     return "SQLAlchemy cannot read the URL, or does not know this database"
-
-
-_DRIVERS: Final = {"postgresql+psycopg2": "postgresql+psycopg", "postgresql": "postgresql+psycopg",
-                   "mysql+pymysql": "mysql+asyncmy", "mariadb+pymysql": "mariadb+asyncmy"}  # fmt: skip
-"""Drivers for an event loop, by the driver that would block it."""
-
-
-@asynccontextmanager
-async def opened_async_store(url: str, table: str | None = None) -> AsyncIterator[Any]:
-    """The store of a URL, open as long as the block runs. A SQLite file is made if it is missing.
-
-    Raises `StoreError` if the store of the URL does not exist, and OSError if a package is missing.
-    """
-    path = sqlite_path(url)
-    if path is not None and table in (None, TABLE):
-        from ..stores import AsyncSQLiteStore
-
-        sqlite = AsyncSQLiteStore(path)
-        try:
-            yield sqlite
-        finally:
-            await sqlite.aclose()
-    elif is_redis(url):
-        async with _async_redis(url, table) as store:
-            yield store
-    else:
-        async with _async_sql(
-            f"sqlite+aiosqlite:///{path}" if path is not None else url, table or TABLE
-        ) as store:
-            yield store
-
-
-@asynccontextmanager
-async def _async_redis(url: str, prefix: str | None) -> AsyncIterator[Any]:
-    try:
-        from redis.asyncio import Redis
-    except ModuleNotFoundError:
-        raise OSError("Redis needs an extra: pip install 'goaitools-py[redis]'") from None
-    from ..stores import AsyncRedisStore
-    from ..stores.clients import OPENED
-    from ..types.errors import StoreError
-
-    try:
-        client = Redis.from_url(url, socket_timeout=OPENED, socket_connect_timeout=OPENED)
-    except ValueError:  # its text may hold a part of the password
-        raise StoreError(f"{shown_url(url)} is not a URL of Redis: expected {REDIS_URL}") from None
-    try:
-        yield AsyncRedisStore(client, prefix=prefix or "goaitools")
-    finally:
-        await client.aclose()
-
-
-@asynccontextmanager
-async def _async_sql(url: str, table: str) -> AsyncIterator[Any]:
-    from ..types.errors import StoreError
-
-    try:
-        import sqlalchemy.ext.asyncio as sa
-        from sqlalchemy import make_url
-        from sqlalchemy.exc import ArgumentError, InvalidRequestError
-
-        from ..stores import AsyncSQLAlchemyStore
-        from ..stores.clients import limits_of
-    except ModuleNotFoundError:
-        raise OSError("this store needs an extra: pip install 'goaitools-py[sqlalchemy]'") from None
-    scheme, mark, rest = url.partition("://")
-    try:
-        parsed = make_url(f"{_DRIVERS.get(scheme, scheme)}{mark}{rest}")
-        limits = limits_of(parsed.get_driver_name(), parsed.query)
-        engine = sa.create_async_engine(parsed, connect_args=limits)
-        store = AsyncSQLAlchemyStore(engine, table=table)
-    except ModuleNotFoundError as error:
-        raise OSError(f"{shown_url(url)} needs a driver that is not installed: {error.name}") from None
-    except (ArgumentError, InvalidRequestError, KeyError, ValueError):
-        # The driver's text may hold the password.
-        raise StoreError(
-            f"{shown_url(url)} cannot be opened: expected a SQLite file, redis://…, or a URL of SQLAlchemy "
-            "with a driver for asyncio"
-        ) from None
-    try:
-        yield store
-    finally:
-        await engine.dispose()
