@@ -159,7 +159,7 @@ def test_a_missed_target_is_printed_and_fails_only_under_strict(tmp_path: Path) 
 def test_a_page_gets_the_ranges_of_all_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What stands around the table stays; a page without its marks is refused and stays as it is."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    numbers, report = import_module("_numbers"), import_module("_report")
+    report = numbers = import_module("_report")
     runs = [
         {
             "one": report.Report(

@@ -1,7 +1,7 @@
 """One connection to an MCP server, in one event loop.
 
-Owns: the task that opens and closes the client, and when it is opened again. Must never know: how a model
-uses a tool.
+Owns: the making of a client, the task that opens and closes it, and when it is opened again. Must never know:
+how a model uses a tool.
 
 The client's scopes must be left by the task that entered them. So one task, the supervisor, does both; calls
 come from any task of the loop, and `aclose` too.
@@ -10,15 +10,28 @@ come from any task of the loop, and `aclose` too.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
+from ..base.addresses import shown_host
+from ..base.extras import lacking
 from ..types.errors import GoAIToolsError
+from .elicitation import ServerQuestions
 
 if TYPE_CHECKING:
     from mcp import Client
 
-__all__ = ["CLOSED", "Connection", "MCPConnectionError"]
+__all__ = [
+    "CLOSED",
+    "Connection",
+    "MCPConnectionError",
+    "checked_headers",
+    "client_maker",
+    "server_label",
+    "server_name",
+]
 
 CLOSED: Final = "the MCP tools are closed: use them within their with block, or before close()"
 
@@ -137,3 +150,90 @@ def _name(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup) and error.exceptions:
         error = error.exceptions[0]
     return type(error).__name__
+
+
+def server_label(server: Any) -> str:
+    """The host of a URL, or the program; "" for others. More of a URL or of a command may hold a key."""
+    if isinstance(server, str):
+        return shown_host(server)
+    command = getattr(server, "command", None)
+    return command if isinstance(command, str) else ""
+
+
+def server_name(server: Any) -> str:
+    """How errors name a server."""
+    label = server_label(server)
+    at = f" at {label}" if isinstance(server, str) else f" {label!r}"
+    return f"the MCP server{at if label else ''}"
+
+
+def checked_headers(server: Any, headers: Mapping[str, str] | None) -> dict[str, str]:
+    if headers is None:
+        return {}
+    if not isinstance(headers, Mapping) or not all(
+        isinstance(each, str) for each in (*headers, *headers.values())
+    ):
+        raise TypeError("headers must be a dict of text to text")
+    if not isinstance(server, str):
+        raise TypeError(
+            f"headers are for the URL of a server, not for {type(server).__name__}; "
+            "give them to a client of your own"
+        )
+    return dict(headers)
+
+
+@asynccontextmanager
+async def _http(url: str, headers: dict[str, str]) -> AsyncIterator[Any]:
+    """The streams of streamable HTTP, with headers of the caller's."""
+    import httpx2
+    from mcp.client.streamable_http import streamable_http_client
+
+    times = httpx2.Timeout(30.0, read=300.0)  # as mcp has them: a server may hold a response open
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=times) as client,
+        streamable_http_client(url, http_client=client) as streams,
+    ):
+        yield streams
+
+
+def client_maker(
+    server: Any,
+    transport: str,
+    questions: ServerQuestions | None,
+    headers: dict[str, str],
+    heard: Any,
+) -> Callable[[], Client]:
+    """Give a function that makes a new client, not yet entered, on each call. `heard`: gets the client's
+    messages, and the errors of unreadable ones; a client of the caller may have its own handler."""
+    try:
+        from mcp import Client
+    except ModuleNotFoundError as error:
+        raise lacking(error, "MCPTools", "mcp") from None
+
+    answer: Any = None if questions is None else questions.answer
+    told: dict[str, Any] = {"elicitation_callback": answer, "message_handler": heard}
+    if isinstance(server, Client):
+        return lambda: replace(
+            server,
+            elicitation_callback=server.elicitation_callback or answer,
+            message_handler=server.message_handler or heard,
+        )
+    if isinstance(server, str):
+        if not server.startswith(("http://", "https://")):
+            raise ValueError(
+                "the URL of an MCP server begins with http:// or https://; for a program to start pass "
+                "mcp.StdioServerParameters(command=…, args=[…])"
+            )
+        if transport == "sse":
+            from mcp.client.sse import sse_client
+
+            return lambda: Client(sse_client(server, headers=headers), **told)
+        if headers:
+            return lambda: Client(_http(server, headers), **told)
+        return lambda: Client(server, **told)
+    if isinstance(server, (Mapping, list, tuple)):
+        raise TypeError(
+            f"an MCPTools is for one server, got {type(server).__name__}: make one for each; a program to "
+            "start is mcp.StdioServerParameters(command=…, args=[…])"
+        )
+    return lambda: Client(server, **told)

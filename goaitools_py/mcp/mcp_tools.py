@@ -11,7 +11,6 @@ import concurrent.futures
 import logging
 import threading
 from collections.abc import (
-    AsyncIterator,
     Callable,
     Collection,
     Coroutine,
@@ -19,17 +18,21 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import asynccontextmanager
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
 
 from ..base import rawjson
-from ..base.addresses import shown_host
-from ..base.extras import lacking
 from ..tools import Tool, ToolContext, ToolReturn
 from ..tools.call import UnknownOutcome
-from .connection import CLOSED, Connection, MCPConnectionError
+from .connection import (
+    CLOSED,
+    Connection,
+    MCPConnectionError,
+    checked_headers,
+    client_maker,
+    server_label,
+    server_name,
+)
 from .elicitation import ServerQuestions
 from .tool_descriptions import Approve, checked_only, named, returned, schema_of, waits
 
@@ -113,16 +116,16 @@ class MCPTools:
                 f"transport must be 'http' or 'sse', for a URL; got {transport!r}; for a program to start "
                 "pass mcp.StdioServerParameters(command=…, args=[…]) as the server"
             )
-        self._questions = ServerQuestions(_label(server))
-        self._make = _maker(
+        self._questions = ServerQuestions(server_label(server))
+        self._make = client_maker(
             server,
             transport,
             self._questions if ask else None,
-            _checked_headers(server, headers),
+            checked_headers(server, headers),
             self._heard,
         )
         self._has_unread = False
-        self._name = _named(server)
+        self._name = server_name(server)
         self._prefix, self._only, self._approve = prefix, only, approve
         self._trusts, self._timeout = trust_hints, timeout
         self._connection: Connection | None = None
@@ -413,90 +416,3 @@ def _is_broken(error: Any) -> bool:
     from mcp_types import CONNECTION_CLOSED
 
     return bool(error.code == CONNECTION_CLOSED)
-
-
-def _label(server: Any) -> str:
-    """The host of a URL, or the program; "" for others. More of a URL or of a command may hold a key."""
-    if isinstance(server, str):
-        return shown_host(server)
-    command = getattr(server, "command", None)
-    return command if isinstance(command, str) else ""
-
-
-def _named(server: Any) -> str:
-    """How errors name a server."""
-    label = _label(server)
-    at = f" at {label}" if isinstance(server, str) else f" {label!r}"
-    return f"the MCP server{at if label else ''}"
-
-
-def _checked_headers(server: Any, headers: Mapping[str, str] | None) -> dict[str, str]:
-    if headers is None:
-        return {}
-    if not isinstance(headers, Mapping) or not all(
-        isinstance(each, str) for each in (*headers, *headers.values())
-    ):
-        raise TypeError("headers must be a dict of text to text")
-    if not isinstance(server, str):
-        raise TypeError(
-            f"headers are for the URL of a server, not for {type(server).__name__}; "
-            "give them to a client of your own"
-        )
-    return dict(headers)
-
-
-@asynccontextmanager
-async def _http(url: str, headers: dict[str, str]) -> AsyncIterator[Any]:
-    """The streams of streamable HTTP, with headers of the caller's."""
-    import httpx2
-    from mcp.client.streamable_http import streamable_http_client
-
-    times = httpx2.Timeout(30.0, read=300.0)  # as mcp has them: a server may hold a response open
-    async with (
-        httpx2.AsyncClient(headers=headers, timeout=times) as client,
-        streamable_http_client(url, http_client=client) as streams,
-    ):
-        yield streams
-
-
-def _maker(
-    server: Any,
-    transport: str,
-    questions: ServerQuestions | None,
-    headers: dict[str, str],
-    heard: Any,
-) -> Callable[[], Client]:
-    """Give a function that makes a new client, not yet entered, on each call. `heard`: gets the client's
-    messages, and the errors of unreadable ones; a client of the caller may have its own handler."""
-    try:
-        from mcp import Client
-    except ModuleNotFoundError as error:
-        raise lacking(error, "MCPTools", "mcp") from None
-
-    answer: Any = None if questions is None else questions.answer
-    told: dict[str, Any] = {"elicitation_callback": answer, "message_handler": heard}
-    if isinstance(server, Client):
-        return lambda: replace(
-            server,
-            elicitation_callback=server.elicitation_callback or answer,
-            message_handler=server.message_handler or heard,
-        )
-    if isinstance(server, str):
-        if not server.startswith(("http://", "https://")):
-            raise ValueError(
-                "the URL of an MCP server begins with http:// or https://; for a program to start pass "
-                "mcp.StdioServerParameters(command=…, args=[…])"
-            )
-        if transport == "sse":
-            from mcp.client.sse import sse_client
-
-            return lambda: Client(sse_client(server, headers=headers), **told)
-        if headers:
-            return lambda: Client(_http(server, headers), **told)
-        return lambda: Client(server, **told)
-    if isinstance(server, (Mapping, list, tuple)):
-        raise TypeError(
-            f"an MCPTools is for one server, got {type(server).__name__}: make one for each; a program to "
-            "start is mcp.StdioServerParameters(command=…, args=[…])"
-        )
-    return lambda: Client(server, **told)

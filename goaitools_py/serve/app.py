@@ -220,10 +220,10 @@ class ServeApp(Starlette):
         """True while this process runs a turn of the conversation under this key."""
         return self._hub.running(key) is not None
 
-    async def seen(self, who: Caller) -> tuple[ConversationSnapshot | None, TurnStatus]:
+    async def seen(self, caller: Caller) -> tuple[ConversationSnapshot | None, TurnStatus]:
         """Give the stored conversation, and the status of its newest turn: "running"; "stopped" by its user;
         "waiting": the turn or a message waits for a client to go on; else "none"."""
-        return await self._talk(who).seen()
+        return await self._request_for(caller).seen()
 
     # --------------------------------------------------------------------------------------- routes
 
@@ -252,21 +252,21 @@ class ServeApp(Starlette):
             route("GET", f"/{front.name}/{{name}}/messages", self._messages_in(front)),
         ]
 
-    async def _who(self, request: Request, name: str | None = None) -> Caller:
+    async def _caller(self, request: Request, name: str | None = None) -> Caller:
         name = request.path_params["name"] if name is None else name
         return await caller_of(self._whose, request, name)
 
-    def _talk(self, who: Caller) -> ConversationRequest:
+    def _request_for(self, caller: Caller) -> ConversationRequest:
         try:
             conversation = self._chat.conversation(
-                self._store, who.key, gate="reject", binding=who.binding, **self._how
+                self._store, caller.key, gate="reject", binding=caller.binding, **self._how
             )
         except (TypeError, ValueError) as error:  # `serve` has checked all other arguments
             raise BadCallerError(f"Caller does not fit the chat: {error}") from None
         return ConversationRequest(
             self._hub,
             conversation,
-            who,
+            caller,
             has_leases=isinstance(self._store, AsyncLeasing),
             has_flag=isinstance(self._store, AsyncStopping),
             can_erase=isinstance(self._store, AsyncListing) and hasattr(self._store, "delete"),
@@ -275,31 +275,35 @@ class ServeApp(Starlette):
     # ------------------------------------------------------------------------------------ plain JSON
 
     async def _turn(self, request: Request) -> Response:
-        who = await self._who(request)
+        caller = await self._caller(request)
         ask = await read_message(request, self._limits, PLAIN_JSON)
         if not ask.said:
             raise AskError("a turn needs text or parts; answers have an address of their own")
-        if (ask.context is not None or ask.metadata) and not who.trusted:
+        if (ask.context is not None or ask.metadata) and not caller.trusted:
             raise NotTrusted
         id = ask.turn_id or request.headers.get("idempotency-key")
         if not id or len(id) > MAX_ID_CHARACTERS:
             raise AskError("a turn needs turn_id, or the header Idempotency-Key, of 1 to 256 characters")
-        with self._seat(who) as seat:
+        with self._seat(caller) as seat:
             return await self._replied(
-                request, await self._run_of(self._talk(who), replace(ask, turn_id=id)), seat
+                request,
+                await self._run_of(self._request_for(caller), replace(ask, turn_id=id)),
+                seat,
             )
 
     async def _answers(self, request: Request) -> Response:
-        who = await self._who(request)
+        caller = await self._caller(request)
         ask = PLAIN_JSON.read(await read_body(request, self._limits))
         if not ask.answers:
             raise AskError("the body must have answers")
-        with self._seat(who) as seat:
-            return await self._replied(request, await self._talk(who).answer(ask), seat, goes_on=True)
+        with self._seat(caller) as seat:
+            return await self._replied(
+                request, await self._request_for(caller).answer(ask), seat, goes_on=True
+            )
 
-    def _seat(self, who: Caller) -> AbstractContextManager[Seat]:
+    def _seat(self, caller: Caller) -> AbstractContextManager[Seat]:
         """Take a place among the listeners before the turn begins: else the client could not follow it."""
-        return self._listeners.seat(who.owner or who.key)
+        return self._listeners.seat(caller.owner or caller.key)
 
     async def _replied(self, request: Request, run: Run, seat: Seat, *, goes_on: bool = False) -> Response:
         """The run as a stream if the client wants one, else its result."""
@@ -322,7 +326,7 @@ class ServeApp(Starlette):
         return await streamed(request, run, front, self._limits, seat, goes_on=goes_on)
 
     async def _info(self, request: Request) -> Response:
-        snapshot, status = await self.seen(await self._who(request))
+        snapshot, status = await self.seen(await self._caller(request))
         if snapshot is None:
             raise HTTPException(404)
         state = snapshot.info.state
@@ -338,33 +342,33 @@ class ServeApp(Starlette):
         )
 
     async def _list(self, request: Request) -> Response:
-        who = await self._who(request, "")
-        if not who.prefix or not isinstance(self._store, AsyncListing):
+        caller = await self._caller(request, "")
+        if not caller.prefix or not isinstance(self._store, AsyncListing):
             raise HTTPException(404)
         cursor, limit = request.query_params.get("cursor"), request.query_params.get("limit", "100")
         if not limit.isdecimal() or len(limit) > MAX_DIGITS or not 1 <= int(limit) <= 1_000:
             raise AskError("limit must be 1 to 1000")
         try:
-            found = await self._store.list(who.prefix, cursor=cursor, limit=int(limit))
+            found = await self._store.list(caller.prefix, cursor=cursor, limit=int(limit))
         except ValueError:
             raise AskError("the cursor is not one that this server gave") from None
         page = summaries_of(found)
-        return json_response({"conversations": rows_of(page, who.prefix), "cursor": page.cursor})
+        return json_response({"conversations": rows_of(page, caller.prefix), "cursor": page.cursor})
 
     async def _erase(self, request: Request) -> Response:
-        await self._talk(await self._who(request)).forget()
+        await self._request_for(await self._caller(request)).forget()
         return no_content()
 
     async def _stop(self, request: Request) -> Response:
-        return json_response({"stopped": await self._talk(await self._who(request)).stop()})
+        return json_response({"stopped": await self._request_for(await self._caller(request)).stop()})
 
     async def _openapi(self, request: Request) -> Response:
         return json_response(document_of(self._frontends, url=request.scope.get("root_path") or "/"))
 
     async def _events(self, request: Request) -> Response:
-        who = await self._who(request)
+        caller = await self._caller(request)
         rows = event_rows(await read_body(request, self._limits), self._limits.events)
-        await self._append(who, rows)
+        await self._append(caller, rows)
         return no_content()
 
     async def _events_of_many(self, request: Request) -> Response:
@@ -374,17 +378,17 @@ class ServeApp(Starlette):
             try:
                 if not name or not isinstance(rows, list) or len(rows) > self._limits.events:
                     raise AskError("a member must be a list of events under a name")
-                await self._append(await self._who(request, name), rows)
+                await self._append(await self._caller(request, name), rows)
                 answer[name] = {"status": 204}
             except Exception as error:
                 answer[name] = orjson.loads(answered(error).body)
         return json_response(answer)
 
-    async def _append(self, who: Caller, rows: Sequence[Any]) -> None:
-        if not who.trusted:
+    async def _append(self, caller: Caller, rows: Sequence[Any]) -> None:
+        if not caller.trusted:
             raise NotTrusted
         if rows:
-            await self._talk(who).conversation.append(*events_of(rows))
+            await self._request_for(caller).conversation.append(*events_of(rows))
 
     # ------------------------------------------------------------------------------------ front ends
 
@@ -393,33 +397,33 @@ class ServeApp(Starlette):
             ask = front.read(await read_body(request, self._limits))
             if not ask.conversation:
                 raise AskError("the request names no conversation")
-            who = await self._who(request, ask.conversation)
-            talk = self._talk(who)
-            with self._seat(who) as seat:
+            caller = await self._caller(request, ask.conversation)
+            requested = self._request_for(caller)
+            with self._seat(caller) as seat:
                 if isinstance(front, SnapshotFrontEnd):
-                    return await self._begun(request, *await self._with_snapshot(front, talk, ask), seat)
-                run = await self._run_of(talk, ask)
+                    return await self._begun(request, *await self._with_snapshot(front, requested, ask), seat)
+                run = await self._run_of(requested, ask)
                 return await self._begun(request, run, front, seat, goes_on=not ask.said)
 
         return post
 
-    async def _run_of(self, talk: ConversationRequest, ask: Ask) -> Run:
+    async def _run_of(self, requested: ConversationRequest, ask: Ask) -> Run:
         if not ask.said:
-            return await talk.answer(ask)
+            return await requested.answer(ask)
         if not ask.turn_id:
             raise AskError("the message has no id")
-        return await (talk.say(ask) if ask.again is None else talk.again(ask))
+        return await (requested.say(ask) if ask.again is None else requested.again(ask))
 
     async def _with_snapshot(
-        self, front: SnapshotFrontEnd, talk: ConversationRequest, ask: Ask
+        self, front: SnapshotFrontEnd, requested: ConversationRequest, ask: Ask
     ) -> tuple[Run, FrontEnd]:
         """The run, and the front end that answers this request. Without a message it begins with all that is
         stored."""
         if ask.said:
-            return await self._run_of(talk, ask), front.answering(ask, None)
-        run = await talk.catch_up(ask)
+            return await self._run_of(requested, ask), front.answering(ask, None)
+        run = await requested.catch_up(ask)
         await run.begun()
-        snapshot = await talk.conversation.snapshot()
+        snapshot = await requested.conversation.snapshot()
         return run, front.answering(ask, shown_of(snapshot))
 
     def _follow_in(self, front: FrontEnd) -> Handler:
@@ -427,12 +431,12 @@ class ServeApp(Starlette):
         from a page of this origin: a page of another site can make a browser send any GET."""
 
         async def follow(request: Request) -> Response:
-            who = await self._who(request)
-            with self._seat(who) as seat:
+            caller = await self._caller(request)
+            with self._seat(caller) as seat:
                 goes_on = (
                     front.name in _RECONNECTS and request.method == "GET" and is_own_page(request.headers)
                 )
-                found = await self._talk(who).follow("turn" if goes_on else "")
+                found = await self._request_for(caller).follow("turn" if goes_on else "")
                 if not isinstance(found, Run):
                     return no_content({TURN_STATUS: found})
                 return await streamed(request, found, front, self._limits, seat)
@@ -441,13 +445,13 @@ class ServeApp(Starlette):
 
     async def _go_on(self, request: Request) -> Response:
         """Go on with the turn or message that was left. As with every POST, another site cannot forge it."""
-        who = await self._who(request)
+        caller = await self._caller(request)
         if not request.headers.get("idempotency-key"):
             body = await read_body(request, self._limits)
             if body.strip() not in (b"", b"{}"):
                 raise AskError("the body must be empty, or an object without members")
-        with self._seat(who) as seat:
-            found = await self._talk(who).follow("messages")
+        with self._seat(caller) as seat:
+            found = await self._request_for(caller).follow("messages")
             if not isinstance(found, Run):
                 return no_content({TURN_STATUS: found})
             if _wants_stream(request):  # the turn may run at another worker, and begin here much later
@@ -456,7 +460,7 @@ class ServeApp(Starlette):
 
     def _messages_in(self, front: FrontEnd) -> Handler:
         async def stored(request: Request) -> Response:
-            snapshot = await self._talk(await self._who(request)).conversation.snapshot()
+            snapshot = await self._request_for(await self._caller(request)).conversation.snapshot()
             shown = shown_of(snapshot)
             messages = front.history(
                 shown.history, conversation_id=shown.conversation_id, pending=shown.pending

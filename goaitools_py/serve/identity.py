@@ -87,8 +87,8 @@ async def caller_of(key: KeyFunction, request: Request, name: str) -> Caller:
     client."""
     if name and (NAME.fullmatch(name) is None or not name.strip(".")):
         raise AskError("the name of a conversation has 1 to 128 letters, digits and . _ ~ @ : + -")
-    who = key(request, name)
-    found = await who if inspect.isawaitable(who) else who
+    answer = key(request, name)
+    found = await answer if inspect.isawaitable(answer) else answer
     if not isinstance(found, Caller):
         raise BadCallerError(f"the key function must return Caller, not {type(found).__name__}")
     for member in ("key", "owner", "prefix"):
@@ -108,10 +108,10 @@ async def caller_of(key: KeyFunction, request: Request, name: str) -> Caller:
     return found
 
 
-def checked_binding(who: Caller, codec: Codec) -> Caller:
+def checked_binding(caller: Caller, codec: Codec) -> Caller:
     """Refuse a binding that does not fit the codec, as `BadCallerError`."""
     try:
-        codec.check(who.binding)
+        codec.check(caller.binding)
     except (TypeError, ValueError) as error:
         raise BadCallerError(f"Caller.binding: {error}") from None
-    return who
+    return caller

@@ -57,7 +57,7 @@ class ConversationRequest:
     Args:
         hub: The turns of this process.
         conversation: The conversation. Its turns do not wait for others.
-        who: The owner.
+        caller: The owner.
         has_leases: The store knows whether another process runs a turn.
         has_flag: The store has a stop flag: with leases a stop then reaches other processes.
         can_erase: The store can delete and list.
@@ -67,14 +67,14 @@ class ConversationRequest:
         self,
         hub: Hub,
         conversation: AsyncConversation,
-        who: Caller,
+        caller: Caller,
         *,
         has_leases: bool = False,
         has_flag: bool = False,
         can_erase: bool = False,
     ) -> None:
         self._hub = hub
-        self._who = who
+        self._caller = caller
         self._conversation = conversation
         self._driver = RunDriver(hub, conversation)
         self._has_leases = has_leases
@@ -88,10 +88,10 @@ class ConversationRequest:
 
     @property
     def _key(self) -> str:
-        return self._who.key
+        return self._caller.key
 
     def _options(self, ask: Ask) -> dict[str, Any]:
-        options = dict(self._who.options)
+        options = dict(self._caller.options)
         if ask.context is not None:
             options["context"] = ask.context
         if ask.metadata:
@@ -99,7 +99,7 @@ class ConversationRequest:
         return options
 
     def _start(self, drive: Drive, **about: Any) -> Run:
-        return self._hub.start(self._key, self._who.owner or self._key, drive, **about)
+        return self._hub.start(self._key, self._caller.owner or self._key, drive, **about)
 
     # ------------------------------------------------------------------------------------ a message
 
@@ -140,7 +140,7 @@ class ConversationRequest:
         at = self._turn_named(snapshot, ask.again or "")
         if at is None:
             return self._stored(snapshot, turns[-1])
-        self._hub.check_room(self._who.owner or self._key)
+        self._hub.check_room(self._caller.owner or self._key)
         try:
             await self._conversation.rewind(len(turns) - at)
         except ValueError as error:
@@ -196,13 +196,13 @@ class ConversationRequest:
             return found
         snapshot = await self._conversation.snapshot()
         if snapshot is not None and left_by(snapshot) == "stopped":
-            run = self._hub.shown(self._key, self._who.owner)
+            run = self._hub.shown(self._key, self._caller.owner)
             tell_stopped(run, snapshot)
             run.end()
             return run
         if snapshot is not None and snapshot.history.turns:
             return self._stored(snapshot, snapshot.history.turns[-1])
-        run = self._hub.shown(self._key, self._who.owner)
+        run = self._hub.shown(self._key, self._caller.owner)
         run.tell(TurnCompleted(result=ChatResult(text="", state=b"", status="complete")))
         run.end()
         return run
@@ -353,7 +353,7 @@ class ConversationRequest:
     def _stored(
         self, snapshot: ConversationSnapshot, turn: HistoryTurn, answered: Collection[str] = ()
     ) -> Run:
-        run = self._hub.shown(self._key, self._who.owner)
+        run = self._hub.shown(self._key, self._caller.owner)
         tell_stored(run, snapshot, turn, answered)
         run.end()
         return run

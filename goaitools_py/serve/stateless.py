@@ -111,16 +111,16 @@ class StatelessApp(Starlette):
 
     # --------------------------------------------------------------------------------------- routes
 
-    async def _who(self, request: Request, name: str) -> Caller:
+    async def _caller(self, request: Request, name: str) -> Caller:
         return checked_binding(await caller_of(self._whose, request, name), self._chat.codec)
 
     async def _turn(self, request: Request) -> Response:
         ask = await read_message(request, self._limits, self._plain, carries=True)
-        who = await self._who(request, ask.conversation)
-        if (ask.context is not None or ask.metadata) and not who.trusted:
+        caller = await self._caller(request, ask.conversation)
+        if (ask.context is not None or ask.metadata) and not caller.trusted:
             raise NotTrusted
         with _states_of_the_client():
-            run = await self._run(who, ask)
+            run = await self._run(caller, ask)
         if "text/event-stream" in request.headers.get("accept", ""):
             return await self._streamed(run, self._plain, goes_on=not ask.said)
         try:
@@ -136,28 +136,28 @@ class StatelessApp(Starlette):
     def _post_in(self, front: FrontEnd) -> Handler:
         async def post(request: Request) -> Response:
             ask = front.read(await read_body(request, self._limits))
-            who = await self._who(request, ask.conversation)
+            caller = await self._caller(request, ask.conversation)
             with _states_of_the_client():
-                run = await self._run(who, ask)
+                run = await self._run(caller, ask)
             return await self._streamed(run, front, goes_on=not ask.said)
 
         return post
 
     async def _events(self, request: Request) -> Response:
         found = _object(await read_body(request, self._limits), {"state", "events", "conversation"})
-        who = await self._who(request, _text(found, "conversation"))
+        caller = await self._caller(request, _text(found, "conversation"))
         rows = found.get("events")
-        if not who.trusted:
+        if not caller.trusted:
             raise NotTrusted
         if not isinstance(rows, list) or not 1 <= len(rows) <= self._limits.events:
             raise AskError(f"events must be a list of 1 to {self._limits.events} events")
-        newest = await self._newest(who)
+        newest = await self._newest(caller)
         events = events_of(rows)
         with _states_of_the_client():
             state = self._chat.append_to_state(
-                _state(_text(found, "state") or None), *events, binding=who.binding, min_revision=newest
+                _state(_text(found, "state") or None), *events, binding=caller.binding, min_revision=newest
             )
-        await self._keep(who, state)
+        await self._keep(caller, state)
         return json_response({"state": state_to_text(state)})
 
     async def _openapi(self, request: Request) -> Response:
@@ -167,8 +167,8 @@ class StatelessApp(Starlette):
 
     async def _messages(self, request: Request) -> Response:
         found = _object(await read_body(request, self._limits), {"state", "conversation"})
-        who = await self._who(request, _text(found, "conversation"))
-        how: dict[str, Any] = {"codec": self._chat.codec, "binding": who.binding}
+        caller = await self._caller(request, _text(found, "conversation"))
+        how: dict[str, Any] = {"codec": self._chat.codec, "binding": caller.binding}
         with _states_of_the_client():
             state = _state(_text(found, "state") or None)
             if state is None:
@@ -180,16 +180,16 @@ class StatelessApp(Starlette):
 
     # ---------------------------------------------------------------------------------------- turns
 
-    async def _run(self, who: Caller, ask: Ask) -> Run:
+    async def _run(self, caller: Caller, ask: Ask) -> Run:
         state = _state(ask.state)
-        options = dict(who.options)
+        options = dict(caller.options)
         if ask.said:
-            self._check_room(state, ask, who)
+            self._check_room(state, ask, caller)
         if ask.context is not None:
             options["context"] = ask.context
         if ask.metadata:
             options["metadata"] = {**options.get("metadata", {}), **ask.metadata}
-        options |= {"binding": who.binding, "min_revision": await self._newest(who)}
+        options |= {"binding": caller.binding, "min_revision": await self._newest(caller)}
         if ask.said:
             try:
                 turn = self._chat.start(state, user=list(ask.said), turn_id=ask.turn_id, **options)
@@ -199,7 +199,10 @@ class StatelessApp(Starlette):
             turn = self._resumed(state, ask, options)
         key = f"{next(self._numbers)}"  # each state may have a turn of its own
         return self._hub.start(
-            key, who.owner or who.key, lambda run: self._drive(run, who, turn, ask.said), carries=True
+            key,
+            caller.owner or caller.key,
+            lambda run: self._drive(run, caller, turn, ask.said),
+            carries=True,
         )
 
     @property
@@ -208,7 +211,7 @@ class StatelessApp(Starlette):
         limits = self._limits
         return limits.body_bytes * 9 // 10 if limits.state_bytes is None else limits.state_bytes
 
-    def _check_room(self, state: bytes | None, ask: Ask, who: Caller) -> None:
+    def _check_room(self, state: bytes | None, ask: Ask, caller: Caller) -> None:
         """Refuse a message if the client could not keep the new state, before a model is asked.
 
         A compactor makes room in the history. So with a compactor only the message and the records beside
@@ -218,18 +221,18 @@ class StatelessApp(Starlette):
         if len(ask.state or "") + 2 * sum(map(_size, ask.said)) < most - _AROUND:
             return
         if state is not None and ask.turn_id is not None:
-            meta = load_state(state, codec=self._chat.codec, binding=who.binding).meta
+            meta = load_state(state, codec=self._chat.codec, binding=caller.binding).meta
             if said_under(meta, key_of(ask.turn_id, ())) is not None:
                 return
         message = user(*ask.said)
         whole, alone = (
-            len(state_to_text(self._chat.append_to_state(before, message, binding=who.binding)))
+            len(state_to_text(self._chat.append_to_state(before, message, binding=caller.binding)))
             for before in (state, None)
         )
         if whole <= most:
             return
-        if state is not None and self._has_compactor(who):
-            info = inspect_state(state, codec=self._chat.codec, binding=who.binding)
+        if state is not None and self._has_compactor(caller):
+            info = inspect_state(state, codec=self._chat.codec, binding=caller.binding)
             records = max(0, info.blob_bytes - info.history_bytes - _RECORDS)
             if alone + records * 4 // 3 <= most:
                 return
@@ -253,7 +256,7 @@ class StatelessApp(Starlette):
             raise NothingToResumeError("no call waits for these answers")
         return self._chat.start_resume(state, answers or None, **options)
 
-    async def _drive(self, run: Run, who: Caller, turn: AsyncTurn[Any], said: Sequence[Part]) -> None:
+    async def _drive(self, run: Run, caller: Caller, turn: AsyncTurn[Any], said: Sequence[Part]) -> None:
         completed: TurnCompleted | None = None
         async with turn:
             run.turn = turn
@@ -266,11 +269,11 @@ class StatelessApp(Starlette):
                     else:
                         run.hear(event)
         if completed is not None:
-            await self._keep(who, completed.result.state)
+            await self._keep(caller, completed.result.state)
             run.tell(self._measured(completed))
 
-    def _has_compactor(self, who: Caller) -> bool:
-        given = who.options.get("compactor", UNSET)
+    def _has_compactor(self, caller: Caller) -> bool:
+        given = caller.options.get("compactor", UNSET)
         return self._chat._is_compacting if given is UNSET else given is not None
 
     def _measured(self, completed: TurnCompleted) -> TurnCompleted:
@@ -309,16 +312,16 @@ class StatelessApp(Starlette):
         if not run.is_over:
             await run.stop()
 
-    async def _newest(self, who: Caller) -> int | None:
+    async def _newest(self, caller: Caller) -> int | None:
         if self._revisions is None:
             return None
-        found = self._revisions[0](who)
+        found = self._revisions[0](caller)
         return await found if inspect.isawaitable(found) else found
 
-    async def _keep(self, who: Caller, state: bytes) -> None:
+    async def _keep(self, caller: Caller, state: bytes) -> None:
         if self._revisions is not None and state:
-            info = inspect_state(state, codec=self._chat.codec, binding=who.binding)
-            kept = self._revisions[1](who, info.revision)
+            info = inspect_state(state, codec=self._chat.codec, binding=caller.binding)
+            kept = self._revisions[1](caller, info.revision)
             if inspect.isawaitable(kept):
                 await kept
 

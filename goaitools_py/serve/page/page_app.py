@@ -138,7 +138,7 @@ class _Page:
     ) -> None:
         self._chat, self._store, self._settings = chat, store, settings
         self._binding, self._limits = binding, limits
-        self._serve = serve(chat, store, key=self._who, frontends=(), limits=limits, lease_ttl=lease_ttl)
+        self._serve = serve(chat, store, key=self._caller, frontends=(), limits=limits, lease_ttl=lease_ttl)
         one = "/conversations/{name}"
         self.app = Starlette(
             routes=[
@@ -171,7 +171,7 @@ class _Page:
             exception_handlers={HTTPException: lambda _, error: problem_response(error)},
         )
 
-    def _who(self, request: Request, name: str) -> Caller:
+    def _caller(self, request: Request, name: str) -> Caller:
         key = key_of(name)
         return Caller(key, owner=_OWNER, binding=self._binding(key))
 
@@ -239,9 +239,9 @@ class _Page:
         return json_response({"conversations": rows, "cursor": page.cursor})
 
     async def _view(self, request: Request) -> Response:
-        who = self._who(request, request.path_params["name"])
-        snapshot, status = await self._serve.seen(who)
-        return json_response({"key": who.key, "turn_status": status, **_shown(snapshot)})
+        caller = self._caller(request, request.path_params["name"])
+        snapshot, status = await self._serve.seen(caller)
+        return json_response({"key": caller.key, "turn_status": status, **_shown(snapshot)})
 
     async def _title(self, request: Request) -> Response:
         given = await self._body(request, "title")
