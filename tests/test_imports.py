@@ -281,7 +281,7 @@ LATER = (
     "goaitools_py.state.state",
     "goaitools_py.history.translate.state",
     "goaitools_py.backends.translate",
-    "goaitools_py.types.showing",
+    "goaitools_py.base.display",
 )
 PATTERNS = 8
 """How many patterns it may compile at its import: each takes as long as a small module."""

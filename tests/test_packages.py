@@ -125,8 +125,8 @@ def test_a_text_that_names_an_extra_can_be_followed() -> None:
 
 
 def test_an_error_names_the_extra_of_its_file() -> None:
-    """The last argument of `lacking` is the extra."""
-    named = re.compile(r'lacking\(error, "[\w.]+", "(\w+)"\)')
+    """The last argument of `missing_extra_error` is the extra."""
+    named = re.compile(r'missing_extra_error\(error, "[\w.]+", "(\w+)"\)')
     found = [(file, one) for file in FILES for one in named.findall((PACKAGE / file).read_text("utf-8"))]
 
     assert len(found) > 5

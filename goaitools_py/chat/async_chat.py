@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from ..backends.base import AsyncBackend, warm_up_async
 from ..backends.by_name import backend_from_name
-from ..base.calling import own_names
+from ..base.advice import own_names
 from ..state import blob as blobs
 from ..state.codec import PLAIN
 from ..tools import Tool, ToolContext, refuse_without_deps

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from ..backends.base import Backend, warm_up
 from ..backends.by_name import backend_from_name
-from ..base.calling import own_names
+from ..base.advice import own_names
 from ..tools import Tool, ToolContext, refuse_without_deps
 from ..turn.edges.sync_edge import BlockingEdge, refuse_async_callback
 from ..turn.flow import Driver, Flow

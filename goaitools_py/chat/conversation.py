@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
-from ..base.calling import own_names
+from ..base.advice import own_names
 from ..history.redact.matching import Match
 from ..history.redact.redaction import Redaction
 from ..history.turns import History

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, Unpack
 
 from ..backends.base import AsyncBackend, Backend, Dialect
-from ..base.calling import advised
+from ..base.advice import advised
 from ..base.values import replace
 from ..history.wires import known_dialect
 from ..state import blob as blobs

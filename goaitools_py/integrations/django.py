@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from ..base.extras import lacking
+from ..base.advice import missing_extra_error
 
 try:
     from django.db import models, router, transaction
     from django.utils import timezone
 except ModuleNotFoundError as error:
-    raise lacking(error, "goaitools_py.integrations.django", "django") from None
+    raise missing_extra_error(error, "goaitools_py.integrations.django", "django") from None
 
 from ..history.info import StateInfo, inspect_state
 from ..state.blob import MAGIC

@@ -25,8 +25,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar
 
 from ..base import rawjson
-from ..base.addresses import shown_host
-from ..base.extras import lacking
+from ..base.advice import missing_extra_error
+from ..base.display import shown_host
 from ..tools import Tool, ToolContext, ToolReturn
 from ..tools.call import UnknownOutcome
 from .connection import CLOSED, Connection, MCPConnectionError
@@ -471,7 +471,7 @@ def _maker(
     try:
         from mcp import Client
     except ModuleNotFoundError as error:
-        raise lacking(error, "MCPTools", "mcp") from None
+        raise missing_extra_error(error, "MCPTools", "mcp") from None
 
     answer: Any = None if questions is None else questions.answer
     told: dict[str, Any] = {"elicitation_callback": answer, "message_handler": heard}

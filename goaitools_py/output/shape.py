@@ -19,8 +19,8 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import from_json
 
 from ..backends.wire.strict_schema import referred
-from ..base.problems import problems_of
 from ..base.values import Value
+from ..tools.arguments import problems_of
 from .misfit import Misfit
 
 __all__ = ["Shape", "shape_of"]

@@ -17,10 +17,9 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import from_json
 
-from ..base.problems import problems_of
 from ..base.values import Value
 from ..types.errors import ToolError
-from .arguments import NOT_AN_OBJECT, TOO_DEEP, BadArguments
+from .arguments import NOT_AN_OBJECT, TOO_DEEP, BadArguments, problems_of
 
 __all__ = ["Arguments", "read_arguments"]
 

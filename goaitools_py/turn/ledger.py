@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ..backends.base import Dialect
-from ..base.again import once_more
+from ..base.interrupts import run_twice
 from ..base.values import Value, replace
 from ..history.archive.keeping import Retention
 from ..history.rewrite.unsign import unsign, unsign_open
@@ -261,7 +261,7 @@ class Ledger(Standing):
             del self.telling.warnings[warnings:]
             return enter(*args)
 
-        return once_more(entry)
+        return run_twice(entry)
 
     def book(
         self,

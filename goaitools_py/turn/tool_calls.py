@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Final
 
 from ..backends.base import Dialect, RunsProviderTools
-from ..base.again import once_more
+from ..base.interrupts import run_twice
 from ..base.values import Value, replace
 from ..open_turn import journal
 from ..open_turn.admission import admitted, calls_problem
@@ -134,7 +134,7 @@ def run_calls(
             continue
         for report in done.reports:
             yield _progress(ledger, report)
-        once_more(_note, ledger, done)  # Ctrl-C at this line must not lose the result
+        run_twice(_note, ledger, done)  # Ctrl-C at this line must not lose the result
         running.discard(done.index)
         outcome = done.outcome
         _tell(ledger, tools, done)

@@ -144,8 +144,8 @@ ARRIVING = {
     **dict.fromkeys(("async_edge._tool_done", "async_edge.AwaitingEdge._await_tool"), _RESULT),
     "sync_edge.BlockingEdge._await_tool": _RESULT,
     "tool_calls.run_calls": _RESULT,
-    "again for Ledger.entered.once_more": _REPLY,
-    "again for run_calls.once_more": _RESULT,
+    "again for Ledger.entered.run_twice": _REPLY,
+    "again for run_calls.run_twice": _RESULT,
 }
 """Between the last byte of a reply, or a tool's return, and the first line of what enters it into the books
 it is nowhere else; a reply is asked for again then, and a result is unknown."""

@@ -29,7 +29,7 @@ HISTORY_TURNS = 12
 OFF = (
     "output/",
     "chat/hand_off.py",
-    "types/showing.py",
+    "base/display.py",
     "backends/gate.py",
     "backends/gating.py",
     "open_turn/inner.py",

@@ -17,8 +17,8 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from ...backends.base import Dialect
-from ...base.calling import advised
-from ...base.undisturbed import AsyncUndisturbed, Undisturbed
+from ...base.advice import advised
+from ...base.late_calls import AsyncUndisturbed, Undisturbed
 from ...base.values import Value, field, replace
 from ...history.info import StateInfo, inspect_state, pending_calls
 from ...history.redact.matching import Finder, Match

@@ -1,7 +1,8 @@
-"""Makes the errors of wrong calls name the public classes.
+"""Makes the errors of a programmer's mistakes say how to do it right.
 
-Owns: the names that Python's own errors show, and the advice if a class is made with wrong arguments.
-Must never know: the purpose of a class.
+Owns: the names that Python's own errors show, the advice if a class is made with wrong arguments, and the
+error for a missing package of an extra. Must never know: the purpose of a class, or which packages an extra
+has.
 
 Python names the class that defines a method: the error of a wrong call of `Chat` would name an internal
 class.
@@ -15,7 +16,7 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any, TypeVar, cast
 
-__all__ = ["advised", "own_names"]
+__all__ = ["advised", "missing_extra_error", "own_names"]
 
 C = TypeVar("C")
 F = TypeVar("F", bound=Callable[..., None])
@@ -72,3 +73,19 @@ def _fits(init: Callable[..., None], args: tuple[Any, ...], fields: Mapping[str,
     except TypeError:
         return False
     return True
+
+
+def missing_extra_error(error: ModuleNotFoundError, what: str, extra: str) -> ModuleNotFoundError:
+    """The error to raise in place of Python's own, which names only the missing module.
+
+    Args:
+        error: The error of the import.
+        what: The part of this package that needs the import.
+        extra: The extra that installs it.
+    """
+    missing = (error.name or "").partition(".")[0]
+    if missing in ("", __name__.partition(".")[0]):  # a mistake in this package, not a missing extra
+        return error
+    return ModuleNotFoundError(
+        f"{what} needs the package {missing}: pip install 'goaitools-py[{extra}]'", name=error.name
+    )
