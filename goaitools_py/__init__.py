@@ -114,8 +114,8 @@ from .types.messages import (
     user,
 )
 from .types.options import UNSET, ChatOptions, Limits, ModelSettings
+from .types.request_parts import ProviderTool
 from .types.result import ChatResult
-from .types.tools import ProviderTool
 from .types.turn_warnings import TurnWarning
 
 if TYPE_CHECKING:

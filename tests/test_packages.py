@@ -27,7 +27,7 @@ OPTIONAL = {
     "integrations/sqlalchemy": {"sqlalchemy"},
     "mcp": {"mcp"},
     "page": {"serve"},
-    "types/prices.py": {"prices"},
+    "types/usage.py": {"prices"},
     "seal/encrypted.py": {"crypto"},
     "serve": {"serve"},
     "serve/redis_relay.py": {"redis"},
@@ -40,7 +40,7 @@ OPTIONAL = {
     "stores/sqlalchemy.py": {"sqlalchemy"},
     "telemetry": {"otel"},
     "turn/checks.py": {"prices"},
-    "types/vocabulary.py": {"tiktoken"},
+    "types/token_rules.py": {"tiktoken"},
 }
 """By the beginning of a file's path: the extras whose packages it may import and name. The longest holds."""
 

@@ -13,7 +13,7 @@ from goaitools_py.backends.base import Delta, Fault, ModelRequest, ProtocolFault
 from goaitools_py.base import rawjson
 from goaitools_py.base.values import replace
 from goaitools_py.types.render import BlockText, event_block, plain, read_event, user_text
-from goaitools_py.types.tools import ProviderTool, ToolSpec
+from goaitools_py.types.request_parts import ProviderTool, ToolSpec
 
 OPTIONS = {"temperature": "temperature", "top_p": "top_p", "seed": "seed", "stop": "stop"}
 OPTIONS |= {"max_output_tokens": "num_predict"}

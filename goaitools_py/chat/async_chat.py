@@ -23,8 +23,7 @@ from ..turn.plan import Plan, Watch
 from ..types.answers import Answers
 from ..types.errors import TurnError
 from ..types.messages import user
-from ..types.misplaced import refuse_misplaced
-from ..types.options import ChatOptions
+from ..types.options import ChatOptions, refuse_misplaced
 from ..types.result import ChatResult, CompactionReport
 from .facade import Facade, State
 from .handles import AsyncTurn, RunningTurn

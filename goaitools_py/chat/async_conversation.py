@@ -18,8 +18,7 @@ from ..turn.plan import Plan
 from ..types.answers import Answers, PendingCall
 from ..types.errors import StateConflictError, TurnError
 from ..types.messages import Message
-from ..types.misplaced import refuse_misplaced
-from ..types.options import ChatOptions, UserInput
+from ..types.options import ChatOptions, UserInput, refuse_misplaced
 from ..types.result import ChatResult, CompactionReport
 from .kept import changes
 from .kept.ending import AsyncKeptSteps

@@ -31,7 +31,6 @@ from ..types.answers import Answers
 from ..types.errors import OutputError
 from ..types.events import Appended
 from ..types.messages import Audio, Document, Image, Message, Text, user
-from ..types.misplaced import refuse_misplaced
 from ..types.options import (
     DEFAULTS,
     PER_TURN,
@@ -41,6 +40,7 @@ from ..types.options import (
     check_defaults,
     given_options,
     handed_settings,
+    refuse_misplaced,
     resolve,
 )
 from ..types.result import ChatResult, CompactionReport

@@ -104,7 +104,7 @@ def most(live: Live) -> Usage:
 
 
 def _announced(live: Live) -> Iterator[str]:
-    from ..types.prices import cost
+    from ..types.usage import cost
 
     usage = most(live)
     price = cost(usage, live.model, wire=live.wire, family=live.family)
@@ -212,7 +212,7 @@ def _report(live: Live, rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _price(live: Live) -> Decimal | None:
-    from ..types.prices import total
+    from ..types.usage import total
 
     return total(live.costs)
 

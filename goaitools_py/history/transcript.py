@@ -21,7 +21,7 @@ from ..base.values import Value
 from ..types.answers import PendingReason
 from ..types.citations import Citation, citations_of_rows
 from ..types.messages import Message, Part, ResultFlag, Text, ToolCall, Usage, call_dict
-from ..types.prices import Charge, Prices, genai_price, priced, total
+from ..types.usage import Charge, Prices, genai_price, priced, total
 from .transcript_json import HISTORY_VERSION
 
 __all__ = ["History", "HistoryCall", "HistoryIteration", "HistoryMatch", "HistoryTurn", "TurnStatus"]

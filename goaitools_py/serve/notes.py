@@ -31,9 +31,9 @@ from ..types.events import (
     TurnStarted,
 )
 from ..types.messages import Usage
-from ..types.prices import Bill
 from ..types.result import ChatResult, CompactionReport
 from ..types.turn_warnings import TurnWarning
+from ..types.usage import Bill
 
 __all__ = ["Ended", "Found", "Note", "read_notes", "write_notes"]
 

@@ -25,7 +25,7 @@ from ..types.messages import (
     user,
 )
 from ..types.render import context_block, plain, with_context
-from ..types.tools import ProviderTool, ToolSpec
+from ..types.request_parts import ProviderTool, ToolSpec
 from ._contract import CANARY, Case, Findings, check, one_line_object, shown
 
 __all__ = ["CHECKS", "answers_to", "history_of"]

@@ -9,7 +9,7 @@ that the function gets for the call.
 
 from __future__ import annotations
 
-from ..types.tools import ToolReturn
+from ..types.answers import ToolReturn
 from .arguments import BadArguments
 from .call import CallOutcome, begin_call, finish_call, run_call
 from .context import Action, ToolContext, Waiting

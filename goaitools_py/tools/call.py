@@ -12,7 +12,7 @@ from typing import Any, Literal
 from ..base.values import Value
 from ..types.errors import AbortTurn, ToolError
 from ..types.messages import Part
-from ..types.prices import Bill
+from ..types.usage import Bill
 from .context import Action, ToolContext, Waiting
 from .definition import Tool
 from .results import result_parts, text_parts

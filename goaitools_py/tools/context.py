@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic
 
 from ..base.values import Value, field
-from ..types.prices import Bill
+from ..types.usage import Bill
 from .results import MAX_RESULT_BYTES
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from types import FrameType, NoneType
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from ..types.render import argument_object, plain_json
-from ..types.tools import ProviderTool, ToolSpec
+from ..types.request_parts import ProviderTool, ToolSpec
 from .arguments import check_arguments, parse_arguments
 from .signature import Signature, local_names, needs_deps, takes_context
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..types.answers import ToolReturn
 from ..types.messages import Audio, Document, Image, Part, Text
 from ..types.render import plain
-from ..types.tools import ToolReturn
 
 __all__ = ["MAX_RESULT_BYTES", "MAX_RESULT_MEDIA_BYTES", "result_parts", "text_parts"]
 

@@ -38,9 +38,9 @@ from ..types.errors import (
 )
 from ..types.events import CheckpointReady
 from ..types.messages import Message, ToolRecord, Usage
-from ..types.prices import Charge, nano_dollars
 from ..types.tokens import TokenCounter
 from ..types.turn_warnings import WarningCode
+from ..types.usage import Charge, nano_dollars
 from .flow import Checkpoint, Emit, Flow
 from .plan import Plan
 from .spending import Spending

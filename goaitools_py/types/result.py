@@ -16,8 +16,8 @@ from msgspec.structs import asdict
 from ..base.values import Value
 from .citations import Citation
 from .messages import ToolRecord, Usage, call_dict
-from .prices import Bill
 from .turn_warnings import TurnWarning
+from .usage import Bill
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar

@@ -19,10 +19,9 @@ from typing import Any, ClassVar, Final, Literal
 
 from ...base import rawjson
 from ...base.values import Value, replace
-from ...types.context_edits import ContextEdit
 from ...types.messages import Message, ToolCall, ToolResult
 from ...types.render import plain
-from ...types.tools import ProviderTool, ToolSpec
+from ...types.request_parts import ContextEdit, ProviderTool, ToolSpec
 from ..base import Fault, Fitted, ModelRequest, Reply, RequestParts, StreamDecoder
 from ..capabilities import Capabilities, capabilities
 from ..http.faults import http_fault

@@ -11,7 +11,7 @@ from typing import Any, Final
 from ...base import rawjson
 from ...types.messages import Audio, Document, Image, Message, Part, Text, ToolCall
 from ...types.render import BlockText, event_block, plain, system_block, user_text
-from ...types.tools import ToolSpec
+from ...types.request_parts import ToolSpec
 from ..wire.request import image_problem, placeholder
 
 __all__ = ["function", "message", "text", "tool_result"]

@@ -15,7 +15,7 @@ from ...base import rawjson
 from ...base.values import Value
 from ...types.messages import Audio, Document, Image, Message, Part, Text, ToolCall, ToolResult
 from ...types.render import BlockText, event_block, plain, user_text
-from ...types.tools import ProviderTool, ToolSpec
+from ...types.request_parts import ProviderTool, ToolSpec
 from ..base import Fault, Fitted, ModelRequest, Reply, RequestParts, StreamDecoder
 from ..capabilities import capabilities
 from ..http.faults import http_fault

@@ -15,10 +15,9 @@ from typing import Any, ClassVar, Final, Literal
 
 from ...base import rawjson
 from ...base.values import Value, replace
-from ...types.context_edits import ContextEdit
 from ...types.messages import Audio, Document, Image, Message, Part, Text, ToolCall, ToolResult
 from ...types.render import BlockText, event_block, plain, user_text
-from ...types.tools import ProviderTool, ToolSpec
+from ...types.request_parts import ContextEdit, ProviderTool, ToolSpec
 from ..base import Fault, Fitted, ModelRequest, ProtocolFault, Reply, RequestParts, StreamDecoder
 from ..capabilities import capabilities
 from ..http.faults import http_fault

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...types.answers import Answer, Approve, Deny
+from ...types.answers import Answer, Approve, Deny, ToolReturn
 from ...types.messages import Part, Text
-from ...types.tools import ToolReturn
 from ..base import Ask, AskError
 from ..bodies import items_at, json_object, media_of, span_at, text_of, value_of
 

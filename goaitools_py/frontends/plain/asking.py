@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...types.answers import Answer, Approve, Deny
+from ...types.answers import Answer, Approve, Deny, ToolReturn
 from ...types.messages import Part, Text
-from ...types.tools import ToolReturn
 from ..base import Ask, AskError
 from ..bodies import MAX_ID_CHARACTERS, json_object, media_of, members_at, span_at, text_of, value_of
 

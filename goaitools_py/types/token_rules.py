@@ -1,7 +1,7 @@
-"""Estimates how many tokens pictures, documents and sound are.
+"""Counts tokens: of pictures, documents and sound, and of text with the vocabulary of OpenAI's models.
 
-Owns: reading a picture's size from its first bytes, and the providers' published rules.
-Must never know: a provider's JSON, or a decoder of pictures.
+Owns: reading a picture's size from its first bytes, the providers' published rules, and the counter that uses
+the package tiktoken (the extra ``[tiktoken]``). Must never know: a provider's JSON, a state, a request.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import math
 import struct
 from typing import Final
 
-from .messages import Audio, Document, Image, Part
+from .messages import Audio, Document, Image, Message, Part, Text
 
-__all__ = ["image_size", "media_tokens"]
+__all__ = ["TiktokenCounter", "image_size", "media_tokens"]
 
 _IMAGE: Final = {"openai": 500, "openai-responses": 500, "anthropic": 800}
 """A picture of unknown size: one by URL, or in a format that is not read here."""
@@ -119,3 +119,54 @@ def _webp_size(data: bytes) -> tuple[int, int] | None:
         width, height = struct.unpack_from("<HH", data, 26)
         return width & 0x3FFF, height & 0x3FFF
     return None
+
+
+_FRAME = 4
+"""Tokens for a message's role and delimiters, and again for each call."""
+
+
+class TiktokenCounter:
+    """A `TokenCounter` with the exact vocabulary of an OpenAI model.
+
+    tiktoken downloads a vocabulary at its first use, unless ``TIKTOKEN_CACHE_DIR`` has it. So make the
+    counter once, when your program starts. The count is still an estimate, because a prompt holds more than
+    the text of messages. `Chat.count_tokens` asks the provider.
+
+    Args:
+        model: A name such as "gpt-4o". For a model that tiktoken does not know, "o200k_base" is used.
+
+    Raises:
+        ImportError: tiktoken is not installed.
+        RuntimeError: The vocabulary is not there and could not be downloaded.
+    """
+
+    def __init__(self, model: str = "gpt-4o") -> None:
+        try:
+            import tiktoken
+        except ImportError as exc:
+            raise ImportError(
+                "TiktokenCounter needs the package tiktoken: pip install 'goaitools-py[tiktoken]'"
+            ) from exc
+        try:
+            try:
+                name = tiktoken.encoding_name_for_model(model.rpartition("/")[2])
+            except KeyError:
+                name = "o200k_base"
+            self._encoding = tiktoken.get_encoding(name)
+        except Exception as exc:
+            raise RuntimeError(
+                f"tiktoken could not load its vocabulary ({type(exc).__name__}), which it downloads once: "
+                "allow the download, or set TIKTOKEN_CACHE_DIR to a directory with it, or use TokenEstimate"
+            ) from exc
+        self._model = model
+
+    def __repr__(self) -> str:
+        return f"TiktokenCounter({self._model!r})"
+
+    def count(self, message: Message, /) -> int:
+        """The message's tokens, with the tokens that the provider adds for its role."""
+        texts = [part.text for part in message.parts if isinstance(part, Text)]
+        texts += [f"{call.name}{call.arguments}" for call in message.tool_calls]
+        words = sum(len(self._encoding.encode(text, disallowed_special=())) for text in texts)
+        media = sum(media_tokens(part, "openai") for part in message.parts if not isinstance(part, Text))
+        return _FRAME * (1 + len(message.tool_calls)) + words + media

@@ -1,7 +1,7 @@
-"""Edits that the provider makes to a request's context while it answers.
+"""The things that a request asks of a provider beside its messages: tools, and edits of its context.
 
-Owns: these edits as neutral values. Must never know: a provider API's names for them, or which hosts support
-them.
+Owns: these requests as neutral values. Must never know: a tool's function, a provider API's names for them,
+or which hosts support them.
 
 Every request of the conversation asks for the edits. The provider decides when to make them, by its own count
 of tokens, and makes them anew for each request. The history in the state does not change. There are two ways
@@ -17,12 +17,46 @@ After a compaction of the provider, `ProviderCompaction` drops everything before
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias
 
-from ..base.values import Given
+from ..base.values import Given, Value
 
-__all__ = ["ContextEdit", "ServerCompaction", "ServerThinkingClearing", "ServerToolClearing", "check_edits"]
+__all__ = [
+    "ContextEdit",
+    "ProviderTool",
+    "ServerCompaction",
+    "ServerThinkingClearing",
+    "ServerToolClearing",
+    "ToolSpec",
+    "check_edits",
+]
+
+
+class ToolSpec(Value, frozen=True, kw_only=True):
+    """A function tool as a request describes it. `parameters` is a JSON Schema object."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    strict: bool = False
+
+
+class ProviderTool(Value, frozen=True):
+    """A tool of the provider, which is sent unchanged. `raw` is the provider's own JSON object.
+
+    The repr does not show it, because the entry of an MCP server may hold the server's key.
+    """
+
+    _unshown = frozenset({"raw"})
+
+    raw: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.raw, Mapping):
+            raise TypeError(f"a ProviderTool takes the provider's JSON object, not {type(self.raw).__name__}")
+        if not self.raw:
+            raise ValueError("a ProviderTool takes the provider's JSON object, and this one is empty")
 
 
 class ServerCompaction(Given, frozen=True, kw_only=True, tag=True):
