@@ -28,7 +28,7 @@ from .history.update import update_state
 from .history.upgrade import upgrade_state
 from .history.verify import verify_state
 from .state.formats import FORMAT_VERSIONS
-from .state.text import state_from_text, state_to_text
+from .state.whole_blobs import state_from_text, state_to_text
 
 __all__ = [
     "EXPORT_SCHEMA",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 from ..backends.base import AsyncBackend, warm_up_async
 from ..backends.by_name import backend_from_name
 from ..base.advice import own_names
-from ..state import blob as blobs
+from ..state.blob_header import peek
 from ..state.codec import PLAIN
 from ..tools import Tool, ToolContext, refuse_without_deps
 from ..turn.flow import AsyncDriver, Flow
@@ -581,7 +581,7 @@ class AsyncChat(Facade[AsyncBackend]):
             now_ms=0,
             min_revision=None,
         )
-        blobs.peek(blob)
+        peek(blob)
 
     async def warm_up(self) -> None:
         """Import the provider's SDK and make its client now, rather than in the first turn. Nothing is sent.

@@ -19,7 +19,7 @@ from ..backends.base import AsyncBackend, Backend, Dialect
 from ..base.advice import advised
 from ..base.values import replace
 from ..history.wires import known_dialect
-from ..state import blob as blobs
+from ..state.blob_header import peek
 from ..state.codec import PLAIN, Codec
 from ..state.formats import writing
 from ..tools import as_tools, refuse_async
@@ -490,7 +490,7 @@ def _state_bytes(state: State) -> bytes:
                 "a state is bytes, and this is a tuple: chat_with_state gives a text and a state, "
                 "text, state = chat.chat_with_state(…)"
             )
-        blobs.peek(state)  # raises: a text names the likely damage, another type is a TypeError
+        peek(state)  # raises: a text names the likely damage, another type is a TypeError
         raise TypeError(f"state must be bytes, bytearray, memoryview or None, not {type(state).__name__}")
     return bytes(state)
 

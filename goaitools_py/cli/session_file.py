@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from ..state.blob import peek
+from ..state.blob_header import peek
 from ..states import save_state
 from ..stores import Stored, StoredKey, StoredPage
 from ..types.errors import StateConflictError, StateError, StoreUnavailableError

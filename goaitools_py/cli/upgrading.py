@@ -172,7 +172,7 @@ class Column:
 
     def upgrade(self, name: str, new_of: Upgrade, *, dry: bool) -> Outcome:
         """Replace the state of one row, if it has not changed since it was read. A text stays a text."""
-        from ..state.text import state_to_text
+        from ..state.whole_blobs import state_to_text
 
         is_row = self._key == self._keys[name]
         for _ in range(_TRIES):

@@ -5,7 +5,7 @@ Owns: how a state is written into an answer. Must never know: a front end, or th
 
 from __future__ import annotations
 
-from ..state.text import state_to_text
+from ..state.whole_blobs import state_to_text
 
 __all__ = ["state_of"]
 

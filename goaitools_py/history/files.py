@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from ..state import blob as blobs
+from ..state.blob_header import peek
 from ..state.codec import check_limit
 
 __all__ = ["load_state", "replace_file", "save_state"]
@@ -38,7 +38,7 @@ def save_state(blob: bytes | bytearray | memoryview, path: str | os.PathLike[str
         StateFormatError: The bytes are not a state.
         OSError: The file cannot be written; the old one is as it was.
     """
-    blobs.peek(blob)
+    peek(blob)
     replace_file(path, blob)
 
 
@@ -117,5 +117,5 @@ def load_state(path: str | os.PathLike[str]) -> bytes:
     with open(path, "rb") as file:
         found = file.read(_MOST_BYTES + 1)
     check_limit("max_blob_bytes", _MOST_BYTES, len(found))
-    blobs.peek(found)
+    peek(found)
     return found

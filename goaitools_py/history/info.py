@@ -16,14 +16,14 @@ from ..backends.capabilities import capabilities
 from ..base.values import Value, field
 from ..open_turn import failed, journal
 from ..open_turn.meter import server_window
-from ..state import blob as blobs
+from ..state.blob_header import peek
 from ..state.codec import PLAIN, SUITE_PLAIN, SUITES, BlobLimits, Codec
 from ..state.letters import ASSISTANT, EVENT, SYSTEM, TOOL, USER
-from ..state.outline import outline
 from ..state.parts import ARCHIVE, MEDIA, Part
 from ..state.records import dollars_of, turn_ref, usage_of
 from ..state.segments import count_letters
 from ..state.state import ConversationState, hard_limits, load_state, newest_number, soft_limits
+from ..state.whole_blobs import outline
 from ..types.answers import PendingCall
 from ..types.errors import StateError, StateInvalidError
 from ..types.events import Filled
@@ -168,7 +168,7 @@ def inspect_state(
 
     Raises `StateError` if the blob cannot be read.
     """
-    if codec.suite == SUITE_PLAIN and min_revision is None and blobs.peek(blob).suite != SUITE_PLAIN:
+    if codec.suite == SUITE_PLAIN and min_revision is None and peek(blob).suite != SUITE_PLAIN:
         return _sealed(blob, hard_limits(codec))
     state = load_state(blob, codec=codec, binding=binding, min_revision=min_revision)
     meta = state.meta

@@ -14,11 +14,11 @@ import msgspec
 from ..backends.base import Dialect
 from ..base.values import replace
 from ..open_turn.meter import count_entries, gauge_of, unanchored
-from ..state.bounds import bounded
 from ..state.closed_turns import ClosedTurn, has_gap, numbers_of, with_numbers
 from ..state.codec import PLAIN, Codec
 from ..state.parts import ARCHIVE
 from ..state.records import digest8
+from ..state.row_codec import bounded
 from ..state.state import ConversationState, closed_turns, dump_state, hard_limits, load_state, rebuild
 from .archive.undoing import newest_cut, undoable, undone
 from .rewrite.repair import REPAIRED, checked

@@ -11,9 +11,9 @@ from typing import Any, Final
 import msgspec
 
 from ..base.values import replace
-from ..state.bounds import MAX_NAME
 from ..state.codec import PLAIN, Codec
 from ..state.records import digest8
+from ..state.row_codec import MAX_NAME
 from ..state.state import dump_state, hard_limits, load_state
 
 __all__ = ["MAX_METADATA_BYTES", "check_update", "update_state"]

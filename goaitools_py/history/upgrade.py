@@ -6,11 +6,11 @@ place of states.
 
 from __future__ import annotations
 
-from ..state.blob import peek
+from ..state.blob_header import peek
 from ..state.codec import PLAIN, Binding, Codec
 from ..state.formats import FORMAT_VERSIONS, writing
-from ..state.reseal import rewrap
 from ..state.state import load_state
+from ..state.whole_blobs import rewrap
 
 __all__ = ["upgrade_state"]
 

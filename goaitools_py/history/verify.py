@@ -6,7 +6,7 @@ Owns: `verify_state`. Must never know: a store, or a model.
 from __future__ import annotations
 
 from ..open_turn import journal, steps
-from ..state import placing
+from ..state import whole_blobs as placing
 from ..state.codec import PLAIN, Binding, Codec
 from ..state.state import closed_turns, load_state
 from ..types.errors import StateError

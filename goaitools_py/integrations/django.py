@@ -20,7 +20,7 @@ except ModuleNotFoundError as error:
     raise missing_extra_error(error, "goaitools_py.integrations.django", "django") from None
 
 from ..history.info import StateInfo, inspect_state
-from ..state.blob import MAGIC
+from ..state.blob_header import MAGIC
 from ..stores.common import conflict, new_version
 from ..stores.django import AsyncDjangoStore, DjangoStore
 from ..stores.layout import MAX_KEY_BYTES, MAX_STATUS_CHARACTERS, MAX_TITLE_CHARACTERS

@@ -1,7 +1,8 @@
-"""zstd frames: compressed with a level and dictionary 1, inflated within exact bounds.
+"""The encodings inside of a blob: zstd frames within exact bounds, and numbers as varints.
 
-Owns: zstd contexts, the shipped dictionaries by compression byte, the checks that bound memory.
-Must never know: the segment or part that a frame belongs to.
+Owns: zstd contexts, the shipped dictionaries by compression byte, the checks that bound memory, and the
+strict reading of unsigned LEB128 in its shortest form, below 2**32. Must never know: the segment or part that
+a frame or a number belongs to.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ __all__ = [
     "corrupt",
     "inflate",
     "newer",
+    "read_varints",
+    "varints",
 ]
 
 NONE: Final = 0x00
@@ -172,3 +175,37 @@ def inflate(stored: bytes, raw_len: int, compression: int) -> bytes:
     if len(raw) != raw_len:
         raise corrupt(f"a segment inflates to {len(raw)} bytes, expected {raw_len}")
     return raw
+
+
+def varints(*numbers: int) -> bytes:
+    """The numbers, one behind the other."""
+    out = bytearray()
+    for number in numbers:
+        while number > 0x7F:
+            out.append(number & 0x7F | 0x80)
+            number >>= 7
+        out.append(number)
+    return bytes(out)
+
+
+def read_varints(data: bytes, at: int, count: int) -> tuple[list[int], int]:
+    """Read `count` numbers. Give them, and the place of the next byte. Raises `StateCorruptError`."""
+    numbers: list[int] = []
+    number = shift = 0
+    for byte in data[at : at + 5 * count]:
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte > 0x7F:
+            shift += 7
+            if shift > 28:
+                break
+            continue
+        if (byte == 0 and shift) or number >= 2**32:
+            break
+        numbers.append(number)
+        if len(numbers) == count:
+            return numbers, at
+        number = shift = 0
+    else:
+        raise corrupt("the head of a segment is cut off")
+    raise corrupt("a number in the head of a segment is too long")

@@ -31,7 +31,7 @@ from ..base.values import Value, replace
 from ..types.errors import StatePartMissingError, StateTooLargeError
 from . import frames
 from .codec import SUITE_AES_256_GCM, Binding, BlobLimits, Codec, PartCodec, check_limit
-from .varints import read_varints, varints
+from .frames import read_varints, varints
 
 __all__ = [
     "ARCHIVE",

@@ -17,10 +17,21 @@ import msgspec
 
 from ..base.values import Value, field
 from ..types.messages import CallKind, Part, ResultFlag, Usage
-from .bounds import MAX_LABEL, MAX_NAME, Count, Label, Name, bounded, bounded_row
 from .closed_turns import ClosedTurn, Iteration, TurnRecord
 from .letters import ASSISTANT
-from .row_ends import NO_MORE, cut_end, inbox_end, iteration_facts
+from .row_codec import (
+    MAX_LABEL,
+    MAX_NAME,
+    NO_MORE,
+    Count,
+    Label,
+    Name,
+    bounded,
+    bounded_row,
+    cut_end,
+    inbox_end,
+    iteration_facts,
+)
 
 __all__ = [
     "IDS_KEPT",

@@ -36,7 +36,7 @@ from . import blob as blobs
 from .blob import Kind, Segment
 from .closed_turns import UNSENT, TurnRecord
 from .codec import check_limit
-from .later import unreadable
+from .forward_compat import unreadable
 from .media import MARK, Media, added_by, cut_out, put_back, references
 from .turn_rows import letters_in, records_in
 

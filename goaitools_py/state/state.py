@@ -20,11 +20,9 @@ from . import blob as blobs
 from .blob import Kind, Segment
 from .closed_turns import ClosedTurn, with_few_numbers
 from .codec import LIMITS, PLAIN, BlobLimits, Codec, check_limit, refused
-from .inbox_segment import inbox_items, inbox_segment
 from .media import Media, Medium, cut_out
 from .media_rows import Written, media_of, resolved, with_rows
 from .meta_segment import meta_of, meta_segment
-from .open_segment import open_segment, open_turn
 from .parts import MEDIA, SEALED_HISTORY, Part
 from .records import RULES_VERSION, InboxItem, Meta, OpenTurn
 from .segments import (
@@ -40,6 +38,7 @@ from .segments import (
     with_media,
 )
 from .turn_rows import turn_columns
+from .unfinished_segments import inbox_items, inbox_segment, open_segment, open_turn
 
 __all__ = [
     "ConversationState",

@@ -17,7 +17,7 @@ from goaitools_py import Chat, Compactor, Encrypted, KeepRecentTurns, Key, Keyri
 from goaitools_py.cli import main
 from goaitools_py.cli.progress import Progress
 from goaitools_py.cli.upgrading import Files, Rows
-from goaitools_py.state.blob import peek
+from goaitools_py.state.blob_header import peek
 from goaitools_py.states import (
     load_state,
     read_history,

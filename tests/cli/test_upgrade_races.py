@@ -16,7 +16,7 @@ import pytest
 
 from goaitools_py import Chat, Encrypted, Key, Keyring
 from goaitools_py.cli import main
-from goaitools_py.state.blob import peek
+from goaitools_py.state.blob_header import peek
 from goaitools_py.states import read_history
 from goaitools_py.stores import SQLiteStore
 from goaitools_py.testing import ScriptedBackend

@@ -35,9 +35,9 @@ from goaitools_py.seal import BlobLimits, Plain
 from goaitools_py.state import media_rows
 from goaitools_py.state.closed_turns import ClosedTurn, numbers_of, with_numbers
 from goaitools_py.state.parts import ARCHIVE, new_part
-from goaitools_py.state.placing import detach
 from goaitools_py.state.records import cut_facts, digest8
 from goaitools_py.state.state import ConversationState, closed_turns, dump_state, load_state
+from goaitools_py.state.whole_blobs import detach
 from goaitools_py.states import inspect_state, read_history, rewind_state, state_messages, verify_state
 from goaitools_py.stores import MemoryStore
 from goaitools_py.testing import ScriptedBackend, check_history

@@ -39,9 +39,9 @@ from goaitools_py.state import blob as blobs
 from goaitools_py.state.blob import Kind
 from goaitools_py.state.closed_turns import FACTS, ClosedTurn, Iteration, TurnRecord
 from goaitools_py.state.parts import ARCHIVE, MEDIA, new_part
-from goaitools_py.state.placing import detach
 from goaitools_py.state.records import CutRow, Meta, RingRow, cut_facts
 from goaitools_py.state.state import closed_turns, dump_state, load_state, new_state, rebuild
+from goaitools_py.state.whole_blobs import detach
 from goaitools_py.states import (
     inspect_state,
     pending_calls,

@@ -26,9 +26,10 @@ from goaitools_py import (
     event,
 )
 from goaitools_py.base.values import replace
+from goaitools_py.history.redact.strip_unknown import strip_unknown
 from goaitools_py.seal import BlobLimits, Plain, rewrap
-from goaitools_py.state import blob as blobs
 from goaitools_py.state import parts as parts_module
+from goaitools_py.state.blob_header import peek
 from goaitools_py.state.media import digest_of
 from goaitools_py.state.parts import (
     ARCHIVE,
@@ -40,10 +41,9 @@ from goaitools_py.state.parts import (
     most_inflated,
     new_part,
 )
-from goaitools_py.state.placing import attach, detach, parts_of
 from goaitools_py.state.records import MediaRow
 from goaitools_py.state.state import ConversationState, closed_turns, dump_state, hard_limits, load_state
-from goaitools_py.state.stripped import stripped
+from goaitools_py.state.whole_blobs import attach, detach, parts_of
 from goaitools_py.states import fork_state, state_messages, verify_state
 from goaitools_py.testing import ScriptedBackend
 
@@ -103,7 +103,7 @@ def test_parts_come_back(opening: dict[str, Any]) -> None:
         (MEDIA, 1, PICTURE),
     ]
     assert verify_state(blob, **opening) == ()
-    assert blobs.peek(blob).flags == 1
+    assert peek(blob).flags == 1
 
 
 @pytest.mark.parametrize("name", SUITES)
@@ -151,7 +151,7 @@ def test_without_parts_nothing_changes(opening: dict[str, Any]) -> None:
 
     bare = dump_state(holding(load_state(blob, **opening), ()), **opening)
 
-    assert blobs.peek(bare).flags == 0
+    assert peek(bare).flags == 0
     assert state_messages(bare, **opening) == state_messages(blob, **opening)
 
 
@@ -256,7 +256,7 @@ def test_a_part_that_may_be_ignored_is_carried(kind: int) -> None:
 
     (part,) = parts_of(grown)
     assert (part.kind, part.entries, bytes(part.stored)) == (kind, 7, b"of a later release")
-    plain, count = stripped(load_state(grown))
+    plain, count = strip_unknown(load_state(grown))
     assert (plain.parts, count) == ((), 1)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from goaitools_py import Chat, Compactor, Encrypted, KeepRecentTurns, Key, Keyring, Signed, TurnLimit, event
 from goaitools_py.seal import PLAIN, rewrap
-from goaitools_py.state.blob import peek
+from goaitools_py.state.blob_header import peek
 from goaitools_py.state.codec import BlobLimits, Plain
 from goaitools_py.state.formats import writing
 from goaitools_py.state.state import dump_state

@@ -24,7 +24,7 @@ from ...history.info import StateInfo, inspect_state, pending_calls
 from ...history.redact.matching import Finder, Match
 from ...history.turns import History, read_history
 from ...history.update import check_update, update_state
-from ...state.blob import may_take_long
+from ...state.blob_header import may_take_long
 from ...state.codec import Codec
 from ...state.state import closed_turns, load_state
 from ...stores.layout import MAX_KEY_BYTES

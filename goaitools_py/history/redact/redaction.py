@@ -20,13 +20,13 @@ from ...state.codec import PLAIN, Codec
 from ...state.parts import ELSEWHERE
 from ...state.records import digest8, with_cut
 from ...state.state import ConversationState, closed_entries, dump_state, hard_limits, load_state
-from ...state.stripped import stripped
 from ..archive.undoing import REDACTED
 from ..wires import dialect_for
 from .archived import cuts_of
 from .entries import Redactor
 from .matching import Finder, Match, found_again
 from .passes import Pass, RedactedPlace
+from .strip_unknown import strip_unknown
 
 __all__ = ["RedactedPlace", "Redaction", "redact_state"]
 
@@ -107,7 +107,7 @@ def redact_state(
             "conversation with parts='store'"
         )
     dialect = dialect_for(given.meta.wire, dialect)
-    known, dropped = stripped(given)
+    known, dropped = strip_unknown(given)
     first = Pass(known, redactor, dialect, codec, binding)
     state, places = first.state, first.places
     for _ in range(_PASSES):

@@ -21,7 +21,7 @@ import msgspec
 
 from ...base.values import replace
 from ...compaction.base import AskFailed, Planned
-from ...state.bounds import bounded_row
+from ...state.row_codec import bounded_row
 from ...state.state import ConversationState
 from ...types.messages import Usage
 

@@ -29,8 +29,8 @@ import msgspec
 
 from ...base.values import replace
 from ...open_turn.meter import gauge_of
-from ...state.bounds import bounded_row
 from ...state.records import MAX_RESTS
+from ...state.row_codec import bounded_row
 from ...state.state import ConversationState
 
 __all__ = ["has_rested", "is_resting", "resting", "woken"]

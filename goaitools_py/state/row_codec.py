@@ -1,7 +1,9 @@
-"""The JSON object that may stand at the end of a row: of an iteration, of a cut, of a waiting message.
+"""The bounds of stored numbers and names, rows as compact JSON, and the object at the end of a row.
 
-Owns: the names in these objects that this release knows, and their reading. Must never know: how a row is
-stored, or how an operation uses these values.
+Owns: the bounds, as types for the reader and as functions for the writer; how a value becomes JSON, lone
+surrogates included; the check of depth before a decoder runs; and the names that this release knows in the
+JSON object that may stand at the end of a row: of an iteration, of a cut, of a waiting message. Must never
+know: how a row is stored, or how an operation uses these values.
 
 Later releases add names to these objects. This release keeps an object byte for byte, for as long as it keeps
 the row. Reading never fails. A known name with an odd value counts as absent. Unknown names are skipped, and
@@ -10,31 +12,120 @@ their values are not read: they may be numbers beyond all types, as ``1e400``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
 from ..base import rawjson
 from ..base.rawjson import RawJSONError
-from .bounds import MAX_NAME, Count, Label, Name, bounded
-from .row_json import decoder_of
+from ..types.errors import StateError
+from ..types.render import plain_bytes
 
 __all__ = [
+    "MAX_COUNT",
+    "MAX_LABEL",
+    "MAX_NAME",
     "NO_MORE",
+    "REFUSALS",
+    "Amount",
+    "Count",
     "CutEnd",
     "InboxEnd",
     "IterationEnd",
+    "Label",
+    "Name",
     "are_speakers",
+    "as_json",
+    "bounded",
+    "bounded_row",
     "cut_end",
+    "decoded",
+    "decoder_of",
     "inbox_end",
     "iteration_end",
     "iteration_facts",
     "known_end",
     "with_seconds",
 ]
+
+MAX_COUNT: Final = 2**53
+"""The largest stored number. Every JSON reader reads whole numbers up to this one exactly."""
+MAX_LABEL: Final = 64
+MAX_NAME: Final = 256
+# msgspec enforces these bounds when it reads a state. The writer cuts each value to them.
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
+Amount: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=MAX_COUNT)]
+Label: TypeAlias = Annotated[str, msgspec.Meta(max_length=MAX_LABEL)]
+Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=MAX_NAME)]
+
+
+def bounded(count: int) -> int:
+    """Bring a count within 0 and `MAX_COUNT`. A provider, or a clock that was set back, gives any number."""
+    return count if 0 <= count <= MAX_COUNT else min(max(count, 0), MAX_COUNT)
+
+
+def bounded_row(counts: tuple[int, ...]) -> tuple[int, ...]:
+    """Apply `bounded` to each of one or more counts. The same tuple if all are within the bounds."""
+    if min(counts) >= 0 and max(counts) <= MAX_COUNT:
+        return counts
+    return tuple(map(bounded, counts))
+
+
+_T = TypeVar("_T")
+_encode = msgspec.json.Encoder().encode
+
+
+@cache
+def decoder_of(kind: Any) -> msgspec.json.Decoder[Any]:
+    """Make the strict decoder of a type, once. It is for rows that few states have."""
+    return msgspec.json.Decoder(kind)
+
+
+def as_json(value: Any) -> bytes:
+    """Write compact JSON. Lone surrogates, which UTF-8 cannot hold, become U+FFFD."""
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:
+        return _without_surrogates(value)
+
+
+def _without_surrogates(value: Any) -> bytes:
+    """As `as_json`, for a value with lone surrogates. Marks stand for raw members until the last step."""
+    mark = os.urandom(16).hex()
+    aside: list[bytes] = []
+
+    def put_aside(raw: object) -> str:
+        if not isinstance(raw, msgspec.Raw):
+            raise TypeError(f"a state cannot hold {type(raw).__name__}")
+        aside.append(bytes(raw))
+        return f"{mark}-{len(aside) - 1}-"
+
+    text = rawjson.dumps(msgspec.to_builtins(value, enc_hook=put_aside))
+    for number, raw in enumerate(aside):
+        text = text.replace(f'"{mark}-{number}-"'.encode(), raw)
+    return text
+
+
+REFUSALS = (msgspec.DecodeError, UnicodeDecodeError, RawJSONError)
+
+
+def decoded(decoder: msgspec.json.Decoder[_T], data: bytes, refused: Callable[[bytes], StateError]) -> _T:
+    """Decode with strict types. The error is raised outside the handler: the inner error holds the data."""
+    with suppress(*REFUSALS):
+        # First check the depth, at most `MAX_DEPTH`: C reads deeper values than Python can write again.
+        (rawjson.items if data[:1] == b"[" else rawjson.members)(data)
+        try:
+            return decoder.decode(data)
+        except msgspec.DecodeError:
+            if (plain := plain_bytes(data)) is data:
+                raise
+            return decoder.decode(plain)  # another writer may escape a lone surrogate, which C refuses
+    raise refused(data)
+
 
 NO_MORE: Final = msgspec.Raw(b"")
 """No object at the end of a row. A row of the meta data may end with one JSON object, to which later releases

@@ -1,7 +1,8 @@
-"""Write the unfinished turn as a segment, and read it again.
+"""Write the unfinished turn and the messages that no model has seen as segments, and read them again.
 
-Owns: the journal: the iterations so far, the calls with their states and results, and the names that a later
-release added to them. Must never know: the next step of a turn.
+Owns: the journal (the iterations so far, the calls with their states and results, and the names that a later
+release added to them), and the row of a waiting message: ``[letter, topic, event, more?]``. Must never know:
+the next step of a turn, or when a message joins one.
 """
 
 from __future__ import annotations
@@ -13,22 +14,33 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from ..base import rawjson
-from ..types.errors import StateInvalidError
+from ..types.errors import StateError, StateInvalidError
 from ..types.messages import Audio, CallKind, Document, Image, Part, ResultFlag, Text
-from . import later
+from . import forward_compat
 from .blob import Kind, Segment
-from .bounds import Amount, Count, bounded
 from .closed_turns import FACTS
-from .later import raw_facts, unreadable
-from .letters import ASSISTANT
+from .forward_compat import raw_facts, unreadable
+from .letters import ASSISTANT, InboxLetter
 from .media import cut_out
-from .records import JournalCall, OpenTurn
-from .row_ends import are_speakers
-from .row_json import REFUSALS, as_json, decoder_of
-from .segments import columns_of, object_entries, stored_segment
+from .records import InboxItem, JournalCall, OpenTurn
+from .row_codec import (
+    MAX_NAME,
+    NO_MORE,
+    REFUSALS,
+    Amount,
+    Count,
+    Label,
+    Name,
+    are_speakers,
+    as_json,
+    bounded,
+    decoded,
+    decoder_of,
+)
+from .segments import columns_of, history_segment, object_entries, stored_segment
 from .turn_rows import IterationRow, RoleLetters, are_known, checked_facts, iteration_of, row_of
 
-__all__ = ["open_segment", "open_turn"]
+__all__ = ["inbox_items", "inbox_segment", "open_segment", "open_turn"]
 
 _Extras: TypeAlias = Mapping[str, msgspec.Raw]
 
@@ -119,7 +131,7 @@ def open_segment(turn: OpenTurn) -> Segment:
         partial=turn.partial,
         facts=dict(turn.facts),
     )
-    column = later.with_members(as_json(row), turn.extras)
+    column = forward_compat.with_members(as_json(row), turn.extras)
     # The journal, too: the results of its calls may hold large media.
     (*entries, column), media = cut_out([*turn.entries, column])
     return stored_segment(Kind.OPEN, entries, column, media)
@@ -146,7 +158,7 @@ def _call_row(call: JournalCall) -> _CallRow | msgspec.Raw:
     # The kept bytes are valid only while they equal the parts: the call may have another result now.
     if parts is not None and _parts_of(bytes(parts)) == call.parts:
         raw = rawjson.replaced(raw, {"parts": bytes(parts)})
-    return msgspec.Raw(later.with_members(raw, extras))
+    return msgspec.Raw(forward_compat.with_members(raw, extras))
 
 
 def _journal_call(row: _CallRow, extras: Mapping[str, msgspec.Raw]) -> JournalCall:
@@ -199,7 +211,7 @@ def _open_row(column: bytes) -> tuple[_OpenRow, _Extras, Sequence[_Extras]]:
         if are_known(row.iterations):
             return row, {}, [{}] * len(row.calls)
     with suppress(*REFUSALS):
-        known, extras = later.split_object(column, _OPEN_KEYS)
+        known, extras = forward_compat.split_object(column, _OPEN_KEYS)
         members = rawjson.members(known)
         calls = [_split_call(call) for call in rawjson.items(members.get("calls", b"[]"))]
         if calls:
@@ -209,7 +221,7 @@ def _open_row(column: bytes) -> tuple[_OpenRow, _Extras, Sequence[_Extras]]:
         )
         if are_known(row.iterations):
             return row, extras, [extra for _, extra in calls]
-    raise later.refused_open(column)
+    raise forward_compat.refused_open(column)
 
 
 def _split_call(data: bytes) -> tuple[bytes, _Extras]:
@@ -218,7 +230,7 @@ def _split_call(data: bytes) -> tuple[bytes, _Extras]:
     A `Part` has no field for the names of a later release. So if a part has one, all parts of the call are
     also kept as they are written, for as long as the call has these parts.
     """
-    known, extras = later.split_object(data, _CALL_KEYS)
+    known, extras = forward_compat.split_object(data, _CALL_KEYS)
     parts = rawjson.members(known).get("parts")
     if parts is None or (short := _short_parts(parts)) is None:
         return known, extras
@@ -228,7 +240,7 @@ def _split_call(data: bytes) -> tuple[bytes, _Extras]:
 
 def _short_parts(parts: bytes) -> bytes | None:
     """Give the parts with only the names that are known; None if they have no other names."""
-    split = [later.split_object(part, _PART_KEYS) for part in rawjson.items(parts)]
+    split = [forward_compat.split_object(part, _PART_KEYS) for part in rawjson.items(parts)]
     if not any(others for _, others in split):
         return None
     return b"[" + b",".join(known for known, _ in split) + b"]"
@@ -243,3 +255,40 @@ def _open_facts(row: _OpenRow, column: bytes) -> dict[str, Any]:
     if not are_speakers(facts.get("who", [])):
         raise unreadable("the turn facts")
     return facts if facts.keys() <= FACTS else raw_facts(facts, rawjson.members(column)["facts"])
+
+
+class _InboxRow(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    letter: InboxLetter
+    topic: Name
+    event: Label
+    more: msgspec.Raw = NO_MORE
+
+
+def inbox_segment(inbox: Sequence[InboxItem]) -> Segment:
+    """Write the inbox as a segment. A topic is cut to `MAX_NAME` characters: a longer one cannot be read."""
+    rows = [
+        [item.letter, item.topic[:MAX_NAME], item.event, *([msgspec.Raw(item.more)] if item.more else ())]
+        for item in inbox
+    ]
+    columns = as_json(rows)[1:-1]
+    return history_segment(Kind.INBOX, [item.entry for item in inbox], columns)
+
+
+def inbox_items(segment: Segment) -> tuple[InboxItem, ...]:
+    """Read the waiting messages. Each is a JSON object with the letter of a role that a caller may give."""
+    columns = columns_of(segment)
+    data = b"[" + columns + b"]"
+    rows: list[_InboxRow] = decoded(decoder_of(list[_InboxRow]), data, _refused_inbox)
+    if not all(not row.more or forward_compat.is_object(row.more) for row in rows):
+        raise _refused_inbox(data)
+    entries = object_entries(segment)
+    if len(rows) != len(entries):
+        raise StateInvalidError("the inbox's columns do not match its entries; the state cannot be used")
+    return tuple(
+        InboxItem(entry=entry, letter=row.letter, topic=row.topic, event=row.event, more=bytes(row.more))
+        for entry, row in zip(entries, rows, strict=True)
+    )
+
+
+def _refused_inbox(data: bytes) -> StateError:
+    return forward_compat.refused_rows(data, "the inbox", is_inbox=True)

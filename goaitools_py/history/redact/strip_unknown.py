@@ -12,17 +12,17 @@ from typing import Any
 
 import msgspec
 
-from ..base.values import replace
-from .closed_turns import FACTS, Iteration, TurnRecord
-from .parts import IGNORABLE_PARTS
-from .records import InboxItem, JournalCall, Meta, OpenTurn
-from .row_ends import NO_MORE, CutEnd, InboxEnd, IterationEnd, known_end
-from .state import ConversationState, closed_turns, rebuild
+from ...base.values import replace
+from ...state.closed_turns import FACTS, Iteration, TurnRecord
+from ...state.parts import IGNORABLE_PARTS
+from ...state.records import InboxItem, JournalCall, Meta, OpenTurn
+from ...state.row_codec import NO_MORE, CutEnd, InboxEnd, IterationEnd, known_end
+from ...state.state import ConversationState, closed_turns, rebuild
 
-__all__ = ["known_record", "stripped"]
+__all__ = ["known_record", "strip_unknown"]
 
 
-def stripped(state: ConversationState) -> tuple[ConversationState, int]:
+def strip_unknown(state: ConversationState) -> tuple[ConversationState, int]:
     """Remove names, segments and parts that this release does not know. Give the state, and their number.
 
     Gives the same object if the count is 0. Reads the turn columns, and writes the history anew if a row in
