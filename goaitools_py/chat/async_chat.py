@@ -567,7 +567,7 @@ class AsyncChat(Facade[AsyncBackend]):
 
     def _rehearse(self) -> None:
         """Load the modules and tables that the first turn needs: engine, edge, codec."""
-        from ..history.append import append_messages
+        from ..history.additions import append_messages
         from ..turn import relay  # noqa: F401
         from ..turn.edges import async_edge  # noqa: F401
 

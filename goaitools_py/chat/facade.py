@@ -215,7 +215,7 @@ class Facade(ABC, Generic[_B]):
         *,
         min_revision: int | None = None,
     ) -> bytes:
-        from ..history.append import append_messages
+        from ..history.additions import append_messages
 
         return append_messages(
             _state_bytes(state),

@@ -51,6 +51,6 @@ def _json(source: Source) -> str:
 
 
 def _markdown(args: argparse.Namespace, source: Source) -> str:
-    from ..history.markdown import to_markdown
+    from ..history.turns import to_markdown
 
     return to_markdown(source.blob, archived=args.archived, **source.opened)

@@ -87,7 +87,7 @@ def _state(args: argparse.Namespace, sealed: dict[str, Any]) -> tuple[bytes, str
             from ..history.export import import_state
 
             return import_state(found, **sealed), "an export"
-        from ..history.go_states import import_goaitools_state
+        from ..history.import_messages import import_goaitools_state
 
         id = None
         if args.key:

@@ -33,9 +33,8 @@ def add_to(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read the state, take turns out and write it."""
-    from ..history.branch import rewind_state
+    from ..history.branch import rewind_state, undo_cut
     from ..history.info import inspect_state
-    from ..history.undo import undo_cut
 
     with opened_source(args, changes=args.out is None and not args.dry_run) as source:
         before = inspect_state(source.blob, **source.opened)

@@ -235,7 +235,7 @@ def write_bytes(path: str, data: bytes) -> None:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
         return
-    from ..history.files import replace_file
+    from ..history.stored_states import replace_file
     from ..types.errors import GoAIToolsError
 
     folder = os.path.dirname(path) or "."

@@ -125,7 +125,7 @@ def _place(args: argparse.Namespace) -> Iterator[Place]:
 
 
 def _upgrade(args: argparse.Namespace, place: Place, name: str) -> str:
-    from ..history.upgrade import upgrade_state
+    from ..history.stored_states import upgrade_state
     from ..types.errors import StateAuthError, StateError, StateVersionError, StoreError
 
     def new_of(blob: bytes, key: str) -> bytes:

@@ -26,9 +26,9 @@ from ..backends.rules import check_history
 from ..base import rawjson
 from ..base.values import Value
 from ..chat.async_chat import AsyncChat
-from ..history.convert import state_messages
+from ..history.import_messages import state_messages
+from ..history.stored_states import verify_state
 from ..history.turns import read_history
-from ..history.verify import verify_state
 from ..stores.memory import AsyncMemoryStore, MemoryStore
 from ..types.errors import StateError
 from ._crash_stores import Held, async_mortal, mortal

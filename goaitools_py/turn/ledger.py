@@ -23,7 +23,7 @@ import msgspec
 from ..backends.base import Dialect
 from ..base.interrupts import run_twice
 from ..base.values import Value, replace
-from ..history.archive.keeping import Retention
+from ..history.archive_keeping import Retention
 from ..history.rewrite.unsign import unsign, unsign_open
 from ..open_turn import failed, journal
 from ..open_turn.meter import BelowZeroError, checked_count, server_window

@@ -29,7 +29,8 @@ from ..compaction.base import (
 )
 from ..compaction.recall_note import is_only_note_removed, with_recall_note
 from ..compaction.turn_views import TurnView
-from ..history.archive.dropping import without_oldest
+from ..history.archive_keeping import without_oldest
+from ..history.rewrite.backoff import Questions, has_rested, resting, woken
 from ..history.rewrite.cut import (
     LimitCut,
     compaction_request,
@@ -39,8 +40,6 @@ from ..history.rewrite.cut import (
     limit_cut,
     removed_turns,
 )
-from ..history.rewrite.questions import Questions
-from ..history.rewrite.resting import has_rested, resting, woken
 from ..history.rewrite.unsign import is_signed
 from ..open_turn.meter import gauge_of
 from ..state.state import ConversationState, closed_entries

@@ -25,7 +25,7 @@ from goaitools_py import (
     tool,
     user,
 )
-from goaitools_py.history.archive.reading import archive_of
+from goaitools_py.history.archive_reading import archive_of
 from goaitools_py.seal import PLAIN, BlobLimits, Plain
 from goaitools_py.state import segments as segments_module
 from goaitools_py.state import state as state_module

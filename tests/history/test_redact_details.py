@@ -29,7 +29,7 @@ from goaitools_py import (
 from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.base import rawjson
 from goaitools_py.base.values import replace
-from goaitools_py.history.archive.records import part_of, record_digest, records_of
+from goaitools_py.history.archive_records import part_of, record_digest, records_of
 from goaitools_py.history.redact import rows
 from goaitools_py.history.redact.entries import Redactor
 from goaitools_py.history.redact.matching import Finder

@@ -20,10 +20,10 @@ from ...backends.base import Dialect
 from ...base.advice import advised
 from ...base.late_calls import AsyncUndisturbed, Undisturbed
 from ...base.values import Value, field, replace
+from ...history.additions import check_update, update_state
 from ...history.info import StateInfo, inspect_state, pending_calls
 from ...history.redact.matching import Finder, Match
 from ...history.turns import History, read_history
-from ...history.update import check_update, update_state
 from ...state.blob_header import may_take_long
 from ...state.codec import Codec
 from ...state.state import closed_turns, load_state

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
-from ...history.archive.keeping import with_joined, with_room
+from ...history.archive_keeping import with_joined, with_room
 from ...state.blob_header import HAS_DIRECTORY
 from ...state.codec import HEADER_BYTES, Codec
 from ...state.parts import ARCHIVE, ELSEWHERE, MEDIA, SEALED_HISTORY, part_missing

@@ -32,19 +32,19 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ...base import rawjson
-from ...base.json_scan import most_values, separators
-from ...base.rawjson import RawJSONError
-from ...base.values import Value
-from ...state.closed_turns import ClosedTurn
-from ...state.codec import Codec
-from ...state.parts import ARCHIVE, Part, new_part
-from ...state.records import Meta, cut_facts, digest8
-from ...state.row_codec import Count, Label
-from ...state.segments import JOIN, values_of_lines
-from ...state.state import hard_limits
-from ...state.turn_rows import records_in
-from ...types.errors import StateInvalidError
+from ..base import rawjson
+from ..base.json_scan import most_values, separators
+from ..base.rawjson import RawJSONError
+from ..base.values import Value
+from ..state.closed_turns import ClosedTurn
+from ..state.codec import Codec
+from ..state.parts import ARCHIVE, Part, new_part
+from ..state.records import Meta, cut_facts, digest8
+from ..state.row_codec import Count, Label
+from ..state.segments import JOIN, values_of_lines
+from ..state.state import hard_limits
+from ..state.turn_rows import records_in
+from ..types.errors import StateInvalidError
 
 __all__ = [
     "Before",

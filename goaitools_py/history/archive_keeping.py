@@ -1,41 +1,32 @@
-"""Keep the turns that a cut changes: their record joins the archive.
+"""Keep the turns that a cut changes: their record joins the archive, and the oldest parts leave a full one.
 
-Owns: the steps that add a record, and which part it joins. Must never know: why a cut is made, or which turns
-a strategy keeps.
+Owns: the steps that add a record, which part it joins, which part is dropped, and the row "evicted" of the
+journal of cuts, with the number of dropped records and bytes. Must never know: why a cut is made, which turns
+a strategy keeps, or how large an archive may be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from typing import Any, Final
 
 import msgspec
 
-from ...base import rawjson
-from ...base.values import Value, replace
-from ...state.closed_turns import ClosedTurn
-from ...state.codec import BlobLimits, Codec
-from ...state.media import Media, cut_out
-from ...state.media_rows import archived_bytes, only_archived, with_archived
-from ...state.parts import (
-    ARCHIVE,
-    ELSEWHERE,
-    INLINE,
-    MAX_PART_BYTES,
-    Part,
-    inflated,
-    most_inflated,
-    new_part,
-)
-from ...state.records import MAX_MEDIA
-from ...state.segments import JOIN
-from ...state.state import ConversationState
-from ...state.turn_rows import turn_columns
-from ...types.errors import StateError
-from .dropping import journalled, without_parts
-from .records import (
+from ..base import rawjson
+from ..base.values import Value, replace
+from ..state.closed_turns import ClosedTurn
+from ..state.codec import BlobLimits, Codec
+from ..state.media import Media, cut_out
+from ..state.media_rows import archived_bytes, only_archived, with_archived
+from ..state.parts import ARCHIVE, ELSEWHERE, INLINE, MAX_PART_BYTES, Part, inflated, most_inflated, new_part
+from ..state.records import MAX_MEDIA, CutRow
+from ..state.segments import JOIN
+from ..state.state import ConversationState
+from ..state.turn_rows import turn_columns
+from ..types.errors import StateError
+from .archive_records import (
     Before,
     have_few_values,
     in_order,
@@ -45,7 +36,17 @@ from .records import (
     voice_digest,
 )
 
-__all__ = ["SHARED_BYTES", "Retention", "marked", "with_joined", "with_record", "with_room"]
+__all__ = [
+    "SHARED_BYTES",
+    "Retention",
+    "journalled",
+    "marked",
+    "with_joined",
+    "with_record",
+    "with_room",
+    "without_oldest",
+    "without_parts",
+]
 
 SHARED_BYTES: Final = 256 * 1024
 """Records share a part until it has this many raw bytes."""
@@ -262,3 +263,39 @@ def _bounded(state: ConversationState, retention: Retention, at: int) -> Convers
         archive.remove(oldest)
         gone.append(oldest)
     return without_parts(state, gone, at)
+
+
+def without_oldest(
+    state: ConversationState, fits: Callable[[ConversationState], bool], *, at: int
+) -> ConversationState:
+    """Drop the oldest parts of the archive in the blob until the state fits, or all of them. Gives the same
+    object if the blob has no parts of the archive."""
+    here = [part for part in state.parts if part.kind == ARCHIVE and part.place == INLINE]
+    lean = state
+    for count in range(1, len(here) + 1):
+        lean = without_parts(state, here[:count], at)
+        if fits(lean):
+            break
+    return lean
+
+
+def without_parts(state: ConversationState, gone: Sequence[Part], at: int) -> ConversationState:
+    """The state without these parts of its archive. The journal of cuts says so."""
+    if not gone:
+        return state
+    dropped = set(map(id, gone))
+    left = tuple(part for part in state.parts if id(part) not in dropped)
+    records, size = sum(part.entries for part in gone), sum(part.stored_len for part in gone)
+    return journalled(replace(state, parts=left), at, records=records, size=size)
+
+
+_CUTS_KEPT: Final = 64
+"""The most rows that the journal of cuts holds."""
+
+
+def journalled(state: ConversationState, at: int, *, records: int, size: int) -> ConversationState:
+    """Note in the journal of cuts how many records and bytes were dropped."""
+    facts = {"n": state.meta.processed, "records": records, "size": size}
+    row = CutRow(max(0, at), "evicted", 0, 0, msgspec.Raw(msgspec.json.encode(facts)))
+    rows = (*state.meta.cuts, row)[-_CUTS_KEPT:]
+    return replace(state, meta=msgspec.structs.replace(state.meta, cuts=rows))

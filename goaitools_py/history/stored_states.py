@@ -1,7 +1,8 @@
-"""A state in a file of its own.
+"""States where an application stores them: in a file of its own, checked as a whole, and upgraded.
 
-Owns: the replacement of a file in one step, the files that are never replaced, and the read permission. Must
-never know: the content of a state.
+Owns: the replacement of a file in one step with the files that are never replaced, the check of all of a
+blob, and the one step that a migration takes for each state. Must never know: a store, a model, or the
+changes of a version of the format.
 """
 
 from __future__ import annotations
@@ -14,10 +15,97 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from ..open_turn import journal, steps
+from ..state import whole_blobs
 from ..state.blob_header import peek
-from ..state.codec import check_limit
+from ..state.codec import PLAIN, Binding, Codec, check_limit
+from ..state.formats import FORMAT_VERSIONS, writing
+from ..state.state import closed_turns
+from ..state.state import load_state as opened_state
+from ..state.whole_blobs import rewrap
+from ..types.errors import StateError
+from .archive_reading import check_chain
+from .rewrite.repair import checked
+from .wires import known_dialect
 
-__all__ = ["load_state", "replace_file", "save_state"]
+__all__ = ["load_state", "replace_file", "save_state", "upgrade_state", "verify_state"]
+
+
+def verify_state(
+    blob: bytes | bytearray | memoryview, *, codec: Codec = PLAIN, binding: Binding = None
+) -> tuple[bytes, ...]:
+    """Check all of a blob: its seal, the digest of each part in it, and that everything in it can be opened.
+
+    The records of the archive are read too, if the journal of cuts names one and all parts of the archive are
+    in the blob. Each names the record before it, and the journal names the newest. Each entry must be a JSON
+    object, and each row must have a form that this release writes. The calls of an unfinished turn must be
+    the calls of its last reply.
+
+    A turn checks only the parts that it reads. Call this for backups, and after a migration of a database.
+
+    Args:
+        blob: The stored value.
+        codec: How the blob is protected.
+        binding: For sealed codecs: the owner of the blob.
+
+    Returns:
+        The digests of the parts that are kept elsewhere. They are not checked: attach them first.
+
+    Raises:
+        StateError: Something in it is damaged, or cannot be read.
+    """
+    elsewhere = whole_blobs.verify_state(blob, codec=codec, binding=binding)
+    state = opened_state(blob, codec=codec, binding=binding)
+    try:
+        closed_turns(state)
+        if (dialect := known_dialect(state.meta.wire)) is not None:
+            journal.check_journal(state, dialect)
+            checked(steps.close_turn(state, dialect), dialect)
+        check_chain(state, codec, binding)
+    except StateError as error:
+        error.blob = bytes(blob)
+        raise
+    return elsewhere
+
+
+def upgrade_state(
+    blob: bytes | bytearray | memoryview,
+    *,
+    codec: Codec = PLAIN,
+    binding: Binding = None,
+    min_revision: int | None = None,
+    to: int | None = None,
+) -> bytes:
+    """Write a state in the newest version of the format, sealed with the first key of its codec.
+
+    Its content, its revision and its times do not change. A state that is up to date is checked and returned
+    as it is. So a loop over all states writes only outdated states, and may be stopped and run again.
+
+    Args:
+        blob: The state. Its parts must be in it, if they are to get the newest key too.
+        codec: How it is protected.
+        binding: For sealed codecs: the owner of the blob.
+        min_revision: Refuse a state that is older than this.
+        to: Another version of `FORMAT_VERSIONS`, such as an older one for workers of an older release.
+
+    Returns:
+        The state to store.
+
+    Raises:
+        StateError: The state cannot be read.
+        ValueError: This release does not write the version `to`, or that version has no place for something
+            that the state holds.
+    """
+    target = writing(codec, to)
+    opened_state(blob, codec=codec, binding=binding, min_revision=min_revision)
+    upgraded = rewrap(blob, target, binding=binding)
+    if to is not None and (found := peek(upgraded).version) != to:
+        raise ValueError(
+            f"the state holds something that format version {to} has no place for; the first version with "
+            f"one is {found}: {FORMAT_VERSIONS[found]}"
+        )
+    return upgraded
+
 
 _MOST_BYTES: Final = 64 * 2**20
 """No larger file is read; see `load_state`."""
