@@ -30,7 +30,7 @@ from .handles import AsyncTurn, RunningTurn
 from .stepping import Step, failed_step, step_of
 
 if TYPE_CHECKING:
-    from ..output.spec import Output
+    from ..output import Output
     from ..stores.base import AsyncStore
     from ..types.fields import (
         ChatFields,

@@ -28,7 +28,7 @@ from .handles import RunningTurn, Turn
 from .stepping import Step, failed_step, step_of
 
 if TYPE_CHECKING:
-    from ..output.spec import Output
+    from ..output import Output
     from ..stores.base import Store
     from ..types.fields import (
         ChatFields,

@@ -28,7 +28,7 @@ from .kept.summaries import Summaries, summaries_flow
 from .kept.turn import KeptTurn
 
 if TYPE_CHECKING:
-    from ..output.spec import Output
+    from ..output import Output
     from ..stores.base import Stored
     from ..types.fields import ChatFields, CompactFields, NoFields, TurnFields
     from .handles import Turn

@@ -27,7 +27,7 @@ from ..state.state import ConversationState
 from ..state.turn_rows import turn_columns
 from ..types.errors import StateError
 from .archive_records import (
-    Before,
+    BeforeCut,
     have_few_values,
     in_order,
     invalid_part,
@@ -125,7 +125,7 @@ def with_record(
     head |= {
         "places": [place for place, _ in changed],
         "stays": [place for place, turn in enumerate(rest) if id(turn) in before],
-        "before": msgspec.to_builtins(Before.of(old.meta)),
+        "before": msgspec.to_builtins(BeforeCut.of(old.meta)),
         "voice": voice_digest(old.meta),
     }
     whole = [entry for _, turn in changed for entry in turn.entries]

@@ -172,7 +172,7 @@ def undoable(state: ConversationState, codec: Codec, binding: Any = None) -> Rec
 
 
 def undone(state: ConversationState, codec: Codec, binding: Any = None) -> ConversationState:
-    """The state as directly before its newest cut: its turns, and the meta data that `Before` lists.
+    """The state as directly before its newest cut: its turns, and the meta data that `BeforeCut` lists.
 
     The record leaves the archive, and the row of the cut leaves the journal. All other meta data go on. If
     the model, the preamble or the tools have changed since the cut, the restored signed blocks do not fit

@@ -13,7 +13,7 @@ first.
               prev     the digest of the record before this one; left out if it is the first
               places   the place of each turn of the record in the history before the cut
               stays    the places in the history after the cut of the turns that stayed as they were
-              before   the changed values of the meta data, as they were: see `Before`
+              before   the changed values of the meta data, as they were: see `BeforeCut`
               voice    a digest of model, endpoint, preamble and tools of the last request before the cut
               media    the digests of the media that the entries name, see `media`; left out without any
 
@@ -47,7 +47,7 @@ from ..state.turn_rows import records_in
 from ..types.errors import StateInvalidError
 
 __all__ = [
-    "Before",
+    "BeforeCut",
     "Record",
     "check_archive",
     "have_few_values",
@@ -62,7 +62,7 @@ __all__ = [
 ]
 
 
-class Before(msgspec.Struct, frozen=True):
+class BeforeCut(msgspec.Struct, frozen=True):
     """The meta data that a cut changes, as they were before it."""
 
     tokens: Count = 0
@@ -76,7 +76,7 @@ class Before(msgspec.Struct, frozen=True):
     turns: Count = 0
 
     @classmethod
-    def of(cls, meta: Meta) -> Before:
+    def of(cls, meta: Meta) -> BeforeCut:
         """These fields of a state's meta data."""
         return cls(*[getattr(meta, name) for name in cls.__struct_fields__])
 
@@ -92,7 +92,7 @@ class _Cut(msgspec.Struct, frozen=True):
     prev: Label = ""
     places: tuple[Count, ...] = ()
     stays: tuple[Count, ...] = ()
-    before: Before = Before()
+    before: BeforeCut = BeforeCut()
     voice: Label = ""
 
 
@@ -110,7 +110,7 @@ class Record(Value, frozen=True, kw_only=True):
     previous: str
     places: tuple[int, ...]
     stays: tuple[int, ...]
-    before: Before
+    before: BeforeCut
     voice: str
     turns: tuple[ClosedTurn, ...]
     digest: str

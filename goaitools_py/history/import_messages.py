@@ -47,7 +47,7 @@ from ..state.state import (
 from ..types.errors import StateFormatError, StateInvalidError, StateProviderError, StateVersionError
 from ..types.messages import Message
 from ..types.options import check_options
-from ..types.render import plain
+from ..types.render import valid_text
 from .additions import MAX_METADATA_BYTES
 from .rewrite.mend import Entry, Mended, mended
 from .rewrite.repair import checked, noted
@@ -420,7 +420,7 @@ def _about(found: Mapping[str, bytes]) -> dict[str, str]:
             for name, value in given.items()
         }
     about |= {name: raw.decode() for name, raw in found.items() if name not in _KNOWN}
-    about = {plain(name): plain(value) for name, value in about.items()}
+    about = {valid_text(name): valid_text(value) for name, value in about.items()}
     if about and (size := len(msgspec.json.encode(about))) > MAX_METADATA_BYTES:
         raise ValueError(
             f"the metadata of the Go state take {size} bytes, and at most {MAX_METADATA_BYTES} are stored"

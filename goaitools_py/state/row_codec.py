@@ -23,7 +23,7 @@ import msgspec
 from ..base import rawjson
 from ..base.rawjson import RawJSONError
 from ..types.errors import StateError
-from ..types.render import plain_bytes
+from ..types.render import valid_bytes
 
 __all__ = [
     "MAX_COUNT",
@@ -121,7 +121,7 @@ def decoded(decoder: msgspec.json.Decoder[_T], data: bytes, refused: Callable[[b
         try:
             return decoder.decode(data)
         except msgspec.DecodeError:
-            if (plain := plain_bytes(data)) is data:
+            if (plain := valid_bytes(data)) is data:
                 raise
             return decoder.decode(plain)  # another writer may escape a lone surrogate, which C refuses
     raise refused(data)

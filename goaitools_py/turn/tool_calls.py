@@ -25,8 +25,8 @@ from ..open_turn.inner import asks_of
 from ..open_turn.turn_ids import TURN_IDS_FACT
 from ..state.records import JournalCall
 from ..state.state import ConversationState
-from ..tools import BadArguments, Tool, ToolContext, ToolReturn
-from ..tools.results import MAX_RESULT_BYTES, result_parts, text_parts
+from ..tools import MAX_RESULT_BYTES, BadArguments, Tool, ToolContext, ToolReturn
+from ..tools.call import result_parts, text_parts
 from ..types.answers import Answer, Answers, Approve, Deny, InnerAnswers, check_answer
 from ..types.errors import StateSizeError, ToolFailedError, TurnError
 from ..types.events import ToolFinished, ToolPending, ToolProgress, ToolStarted

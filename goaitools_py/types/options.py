@@ -401,7 +401,7 @@ CONTEXT_MARKS: Final = (0.7, 0.9)
 """The default of `context_marks`."""
 
 
-class _Option(NamedTuple):
+class _OptionRow(NamedTuple):
     default: Any
     """The value if neither the call nor the chat gives the option."""
     check: checks.Check | None = None
@@ -410,45 +410,45 @@ class _Option(NamedTuple):
     """True: the option belongs to one turn, and a chat takes no default for it."""
 
 
-_OPTIONS: Final[Mapping[str, _Option]] = {
-    "user": _Option(None, per_turn=True),
-    "messages": _Option((), checks.or_none(checks.sequence), per_turn=True),
-    "speaker": _Option(None, checks.or_none(checks.kept_text), per_turn=True),
-    "system": _Option(None, checks.or_none(checks.text)),
-    "context": _Option(None, checks.or_none(checks.text)),
-    "tools": _Option((), checks.or_none(checks.sequence)),
-    "deps": _Option(None),
-    "settings": _Option({}, checks.or_none(_is_settings)),
-    "sticky_settings": _Option(False, checks.flag),
-    "compactor": _Option(None, checks.or_none(checks.compactor)),
-    "cold_after": _Option(None, checks.or_none(checks.seconds)),
-    "record_ids": _Option(False, checks.flag),
-    "token_counter": _Option(None, checks.or_none(checks.counter)),
-    "context_marks": _Option(CONTEXT_MARKS, checks.marks),
-    "prices": _Option(None, checks.or_none(checks.callback)),
-    "max_iterations": _Option(10, checks.positive),
-    "limits": _Option(None, checks.or_none(_is_limits)),
-    "keep_partial": _Option(False, checks.flag),
-    "on_limit": _Option("answer", checks.one_of("answer", "raise")),
-    "timeout": _Option(300.0, checks.or_none(checks.seconds)),
-    "call_timeout": _Option(None, checks.or_none(checks.seconds)),
-    "first_delta_timeout": _Option(None, checks.or_none(checks.seconds)),
-    "tool_timeout": _Option(60.0, checks.or_none(checks.seconds)),
-    "tool_concurrency": _Option(8, checks.positive),
-    "tool_threads": _Option(False, checks.flag),
-    "max_tool_result_bytes": _Option(256 * 1024, checks.result_bytes),
-    "tool_errors": _Option("to_model", checks.one_of("to_model", "raise")),
-    "turn_id": _Option(None, checks.or_none(checks.telling_text), per_turn=True),
-    "on_pending": _Option("raise", checks.one_of("raise", "deny", "queue")),
-    "conversation_id": _Option(None, checks.or_none(checks.naming_text), per_turn=True),
-    "on_event": _Option(None, checks.or_none(checks.callback)),
-    "on_checkpoint": _Option(None, checks.or_none(checks.callback)),
-    "on_bad_state": _Option(None, checks.one_of("fresh", "raise", None)),
-    "on_foreign_state": _Option("raise", checks.one_of("raise", "fresh", "convert")),
-    "binding": _Option(None),
-    "metadata": _Option(None, checks.or_none(checks.text_map), per_turn=True),
-    "min_revision": _Option(None, checks.or_none(checks.whole), per_turn=True),
-    "output_type": _Option(None, per_turn=True),
+_OPTIONS: Final[Mapping[str, _OptionRow]] = {
+    "user": _OptionRow(None, per_turn=True),
+    "messages": _OptionRow((), checks.or_none(checks.sequence), per_turn=True),
+    "speaker": _OptionRow(None, checks.or_none(checks.kept_text), per_turn=True),
+    "system": _OptionRow(None, checks.or_none(checks.text)),
+    "context": _OptionRow(None, checks.or_none(checks.text)),
+    "tools": _OptionRow((), checks.or_none(checks.sequence)),
+    "deps": _OptionRow(None),
+    "settings": _OptionRow({}, checks.or_none(_is_settings)),
+    "sticky_settings": _OptionRow(False, checks.flag),
+    "compactor": _OptionRow(None, checks.or_none(checks.compactor)),
+    "cold_after": _OptionRow(None, checks.or_none(checks.seconds)),
+    "record_ids": _OptionRow(False, checks.flag),
+    "token_counter": _OptionRow(None, checks.or_none(checks.counter)),
+    "context_marks": _OptionRow(CONTEXT_MARKS, checks.marks),
+    "prices": _OptionRow(None, checks.or_none(checks.callback)),
+    "max_iterations": _OptionRow(10, checks.positive),
+    "limits": _OptionRow(None, checks.or_none(_is_limits)),
+    "keep_partial": _OptionRow(False, checks.flag),
+    "on_limit": _OptionRow("answer", checks.one_of("answer", "raise")),
+    "timeout": _OptionRow(300.0, checks.or_none(checks.seconds)),
+    "call_timeout": _OptionRow(None, checks.or_none(checks.seconds)),
+    "first_delta_timeout": _OptionRow(None, checks.or_none(checks.seconds)),
+    "tool_timeout": _OptionRow(60.0, checks.or_none(checks.seconds)),
+    "tool_concurrency": _OptionRow(8, checks.positive),
+    "tool_threads": _OptionRow(False, checks.flag),
+    "max_tool_result_bytes": _OptionRow(256 * 1024, checks.result_bytes),
+    "tool_errors": _OptionRow("to_model", checks.one_of("to_model", "raise")),
+    "turn_id": _OptionRow(None, checks.or_none(checks.telling_text), per_turn=True),
+    "on_pending": _OptionRow("raise", checks.one_of("raise", "deny", "queue")),
+    "conversation_id": _OptionRow(None, checks.or_none(checks.naming_text), per_turn=True),
+    "on_event": _OptionRow(None, checks.or_none(checks.callback)),
+    "on_checkpoint": _OptionRow(None, checks.or_none(checks.callback)),
+    "on_bad_state": _OptionRow(None, checks.one_of("fresh", "raise", None)),
+    "on_foreign_state": _OptionRow("raise", checks.one_of("raise", "fresh", "convert")),
+    "binding": _OptionRow(None),
+    "metadata": _OptionRow(None, checks.or_none(checks.text_map), per_turn=True),
+    "min_revision": _OptionRow(None, checks.or_none(checks.whole), per_turn=True),
+    "output_type": _OptionRow(None, per_turn=True),
 }
 """The one table of options: the default, the check, and whether the option belongs to one turn.
 

@@ -8,7 +8,7 @@ import pytest
 
 from goaitools_py import Chat, Document, Image, tool
 from goaitools_py.base.values import replace
-from goaitools_py.history.redact.entries import Redactor
+from goaitools_py.history.redact.entry_texts import Redactor
 from goaitools_py.history.redact.matching import Finder
 from goaitools_py.history.redact.rows import open_without
 from goaitools_py.state.records import JournalCall, OpenTurn

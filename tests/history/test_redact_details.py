@@ -31,7 +31,7 @@ from goaitools_py.base import rawjson
 from goaitools_py.base.values import replace
 from goaitools_py.history.archive_records import part_of, record_digest, records_of
 from goaitools_py.history.redact import rows
-from goaitools_py.history.redact.entries import Redactor
+from goaitools_py.history.redact.entry_texts import Redactor
 from goaitools_py.history.redact.matching import Finder
 from goaitools_py.history.redact.redaction import Redaction
 from goaitools_py.seal import Plain

@@ -152,17 +152,17 @@ def parsed(
     start = len(text) - len(text.lstrip(_SPACE))
     try:
         _, end = _READER.raw_decode(text, start)
-    except (ValueError, _ConstantError):
+    except (ValueError, _BadConstantError):
         return None
     return Node(_Tree(text, is_hit, suspects), start, end) if not text[end:].strip(_SPACE) else None
 
 
-class _ConstantError(Exception):
+class _BadConstantError(Exception):
     """JSON has no NaN and no Infinity."""
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise _ConstantError
+    raise _BadConstantError
 
 
 _SPACE: Final = " \t\n\r"

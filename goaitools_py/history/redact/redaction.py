@@ -42,13 +42,13 @@ from ..archive_reading import REDACTED
 from ..rewrite.unsign import is_signed
 from ..wires import dialect_for, known_dialect
 from .archived import ArchivedCut, cuts_of, with_cuts
-from .entries import Redactor
+from .entry_texts import Redactor
 from .matching import Finder, Match, found_again
 from .rows import inbox_without, meta_without, open_without, record_without
 from .strip_unknown import strip_unknown
 
 __all__ = [
-    "Changed",
+    "ChangedEntries",
     "Pass",
     "RedactedPlace",
     "Redaction",
@@ -241,10 +241,10 @@ class Pass:
 
         histories = [[*map(_changed, live, turns)]]
         if state.open is not None and opened is not None:
-            running = Changed(newest, state.open.entries, opened.entries, state.open.iterations)
+            running = ChangedEntries(newest, state.open.entries, opened.entries, state.open.iterations)
             histories[0].append(running)
         histories += [[*map(_changed, old.turns, new.turns)] for old, new in zip(cuts, records, strict=True)]
-        said = Changed(newest, [one.entry for one in state.inbox], [one.entry for one in inbox], ())
+        said = ChangedEntries(newest, [one.entry for one in state.inbox], [one.entry for one in inbox], ())
         forgets = any(_has_other_context(one) for history in (*histories, [said]) for one in history)
 
         first = first_change(histories)
@@ -309,11 +309,11 @@ def _number(turn: ClosedTurn) -> int:
     return number if type(number) is int else 0
 
 
-def _changed(old: ClosedTurn, new: ClosedTurn) -> Changed:
-    return Changed(_number(old), old.entries, new.entries, old.record.iterations)
+def _changed(old: ClosedTurn, new: ClosedTurn) -> ChangedEntries:
+    return ChangedEntries(_number(old), old.entries, new.entries, old.record.iterations)
 
 
-def _has_other_context(turn: Changed) -> bool:
+def _has_other_context(turn: ChangedEntries) -> bool:
     return any(old is not new and _CONTEXT in old for old, new in zip(turn.old, turn.new, strict=True))
 
 
@@ -323,7 +323,7 @@ def _counted(meta: Meta, old: Sequence[ClosedTurn], new: Sequence[ClosedTurn]) -
     return msgspec.structs.replace(meta, messages=max(0, meta.messages - lost)) if lost else meta
 
 
-class Changed(Value, frozen=True):
+class ChangedEntries(Value, frozen=True):
     """A turn with its number, before and after a change of its entries. A note has the number 0."""
 
     number: int
@@ -341,7 +341,7 @@ class Changed(Value, frozen=True):
         return None
 
 
-def first_change(histories: Sequence[Sequence[Changed]]) -> tuple[int, int] | None:
+def first_change(histories: Sequence[Sequence[ChangedEntries]]) -> tuple[int, int] | None:
     """The number of the first changed turn, and its first changed iteration; None without a change.
 
     `histories`: turns in order, of the history and of each record of the archive. A changed note counts as a

@@ -48,7 +48,7 @@ from ...types.messages import Usage
 
 __all__ = [
     "GROWTH",
-    "Questions",
+    "CompactorQuestions",
     "has_rested",
     "is_resting",
     "length_of",
@@ -163,7 +163,7 @@ def row_after_cut(row: Sequence[int], before: int, after: int) -> tuple[int, ...
     return bounded_row((row[0], length_of(row, before), after)) if row else ()
 
 
-class Questions:
+class CompactorQuestions:
     """The questions of one compaction.
 
     Attributes:

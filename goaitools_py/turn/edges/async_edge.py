@@ -21,8 +21,7 @@ from ...backends.base import AsyncBackend, AsyncExchange, BackendError
 from ...base.interrupts import run_twice_async
 from ...base.late_calls import await_within
 from ...base.values import replace
-from ...tools.call import CallOutcome, begin_call, finish_call, timed_out
-from ...tools.results import text_parts
+from ...tools.call import CallOutcome, begin_call, finish_call, text_parts, timed_out
 from ..flow import (
     AwaitTool,
     CallModel,

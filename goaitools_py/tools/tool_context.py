@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from ..base.values import Value, field
 from ..types.usage import Bill
-from .results import MAX_RESULT_BYTES
 
 if TYPE_CHECKING:
     # Type checkers need the default: with it `ctx: ToolContext` means `ToolContext[Any]`.
@@ -22,7 +21,12 @@ else:
 
     DepsT = TypeVar("DepsT")
 
-__all__ = ["Action", "ToolContext", "Waiting"]
+__all__ = ["MAX_RESULT_BYTES", "Action", "ToolContext", "Waiting"]
+
+
+MAX_RESULT_BYTES = 256 * 1024
+"""The longest text of one result, in UTF-8 bytes, with the note about the removed text. The option
+`max_tool_result_bytes` changes it."""
 
 
 class Waiting(Exception):  # noqa: N818 - no failure: the call waits for answers to calls inside of it
