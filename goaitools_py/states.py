@@ -21,7 +21,7 @@ from .history.transcript_json import HISTORY_SCHEMA, RESULT_SCHEMA
 from .history.translate.door import Conversion, convert_state
 from .history.translate.losses import Loss, LossKind
 from .history.turns import read_history, to_markdown
-from .state.formats import FORMAT_VERSIONS
+from .state.blob_header import FORMAT_VERSIONS
 from .state.whole_blobs import state_from_text, state_to_text
 
 __all__ = [

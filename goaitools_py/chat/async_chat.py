@@ -62,8 +62,6 @@ class AsyncChat(Facade[AsyncBackend]):
         backend: An `AsyncBackend`, or a name such as "openai:MODEL" or "sim".
         defaults: Options that hold for every call. Each is also a keyword.
         codec: How blobs are protected; `PLAIN` means "I trust my storage".
-        write_format: The version of the state's format to write, while workers of an older release run too.
-            None: the newest one. See `goaitools_py.states.FORMAT_VERSIONS`.
         fallbacks: As for `Chat`.
         fallback_rest: As for `Chat`.
         max_concurrent_calls: As for `Chat`.

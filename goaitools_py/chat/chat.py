@@ -55,8 +55,6 @@ class Chat(Facade[Backend]):
         backend: A `Backend`, or a name such as "openai:MODEL" or "sim".
         defaults: Options that hold for every call. Each is also a keyword.
         codec: How blobs are protected; `PLAIN` means "I trust my storage".
-        write_format: The version of the state's format to write, while workers of an older release run too.
-            None: the newest one. See `goaitools_py.states.FORMAT_VERSIONS`.
         fallbacks: Backends, or names such as "anthropic:MODEL". A turn continues with them, in order, if the
             provider is down; see docs/convert.md.
         fallback_rest: Seconds for which turns skip a provider that could not be reached, if there is a

@@ -21,7 +21,6 @@ from ..base.values import replace
 from ..history.wires import known_dialect
 from ..state.blob_header import peek
 from ..state.codec import PLAIN, Codec
-from ..state.formats import writing
 from ..tools import as_tools, refuse_async
 from ..turn.flow import Flow
 from ..turn.observers import notify, notify_soon
@@ -78,7 +77,6 @@ class Facade(ABC, Generic[_B]):
         /,
         *,
         codec: Codec = PLAIN,
-        write_format: int | None = None,
         fallbacks: Sequence[_B | str] = (),
         fallback_rest: float = 30.0,
         max_concurrent_calls: int | None = None,
@@ -89,7 +87,7 @@ class Facade(ABC, Generic[_B]):
         self._max_concurrent_calls = _limit_of_calls(max_concurrent_calls, backend)
         self._backend: _B = self._named(backend) if isinstance(backend, str) else self._checked(backend)
         self._beside: dict[str, _B] = {}
-        self._codec = writing(_codec(codec), write_format)
+        self._codec = _codec(codec)
         self._fallbacks: tuple[_B, ...] = self._checked_fallbacks(fallbacks)
         self._outages = Outages(_rest(fallback_rest))
         self._log_content = checked_content(log_content)

@@ -19,7 +19,6 @@ from ..open_turn import journal, steps
 from ..state import whole_blobs
 from ..state.blob_header import peek
 from ..state.codec import PLAIN, Binding, Codec, check_limit
-from ..state.formats import FORMAT_VERSIONS, writing
 from ..state.state import closed_turns
 from ..state.state import load_state as opened_state
 from ..state.whole_blobs import rewrap
@@ -74,7 +73,6 @@ def upgrade_state(
     codec: Codec = PLAIN,
     binding: Binding = None,
     min_revision: int | None = None,
-    to: int | None = None,
 ) -> bytes:
     """Write a state in the newest version of the format, sealed with the first key of its codec.
 
@@ -86,25 +84,15 @@ def upgrade_state(
         codec: How it is protected.
         binding: For sealed codecs: the owner of the blob.
         min_revision: Refuse a state that is older than this.
-        to: Another version of `FORMAT_VERSIONS`, such as an older one for workers of an older release.
 
     Returns:
         The state to store.
 
     Raises:
         StateError: The state cannot be read.
-        ValueError: This release does not write the version `to`, or that version has no place for something
-            that the state holds.
     """
-    target = writing(codec, to)
     opened_state(blob, codec=codec, binding=binding, min_revision=min_revision)
-    upgraded = rewrap(blob, target, binding=binding)
-    if to is not None and (found := peek(upgraded).version) != to:
-        raise ValueError(
-            f"the state holds something that format version {to} has no place for; the first version with "
-            f"one is {found}: {FORMAT_VERSIONS[found]}"
-        )
-    return upgraded
+    return rewrap(blob, codec, binding=binding)
 
 
 _MOST_BYTES: Final = 64 * 2**20

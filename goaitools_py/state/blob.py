@@ -48,7 +48,7 @@ from msgspec.structs import force_setattr
 from ..base.values import Value
 from ..types.errors import StateCorruptError, StateError
 from . import frames
-from .blob_header import HAS_DIRECTORY, Header, check_header, given_bytes, read_header
+from .blob_header import HAS_DIRECTORY, NEWEST, Header, check_header, given_bytes, read_header
 from .codec import (
     HEADER_BYTES,
     LIMITS,
@@ -62,7 +62,6 @@ from .codec import (
     check_limit,
     refused,
 )
-from .formats import NEWEST, brought_up, written
 from .frames import read_varints, varints
 from .media import Media
 from .parts import INLINE, Part, check_parts, directory_of, read_directory, sealed_for, with_bytes
@@ -238,7 +237,6 @@ def encode(
         ValueError: The segments are not in order, or the binding does not suit the codec.
     """
     compression = compression_of(codec)
-    version, (segments, parts) = written(codec, segments, parts)
     segments = [_recompressed(each, compression) for each in segments]
     previous: int | None = None
     for each in segments:
@@ -254,7 +252,7 @@ def encode(
         parts = sorted(parts, key=_kind_of)
         check_parts(parts, limits)
     header = Header(
-        version=version,
+        version=NEWEST,
         suite=codec.suite,
         compression=compression,
         flags=HAS_DIRECTORY if parts else 0,
@@ -375,9 +373,6 @@ def decode_whole(
         segments = tuple(_segments(body, header, limits, source))
         if header.suite != SUITE_AES_256_GCM:
             _check_decoded_len(segments, header)
-        if header.version != NEWEST:
-            older = brought_up(header.version, segments, parts)
-            segments, parts = tuple(older[0]), tuple(older[1])
     except StateError as error:
         error.blob = source
         raise

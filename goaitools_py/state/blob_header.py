@@ -25,11 +25,12 @@ from ..base.values import Value
 from ..types.errors import StateAuthError, StateError, StateFormatError
 from . import frames
 from .codec import HEADER_BYTES, SUITE_AES_256_GCM, SUITES, BlobLimits, Codec, check_limit
-from .formats import FORMAT_VERSIONS
 
 __all__ = [
+    "FORMAT_VERSIONS",
     "HAS_DIRECTORY",
     "MAGIC",
+    "NEWEST",
     "Header",
     "check_header",
     "given_bytes",
@@ -37,6 +38,14 @@ __all__ = [
     "peek",
     "read_header",
 ]
+
+FORMAT_VERSIONS: Final[dict[int, str]] = {
+    1: "16-byte header, sealed body of segments, zstd with a shipped dictionary",
+}
+"""The changes of each format version, in one line. This release reads all of these versions, and writes the
+last one."""
+
+NEWEST: Final = 1
 
 MAGIC: Final = b"\xf5GAS"
 HAS_DIRECTORY: Final = 0x01

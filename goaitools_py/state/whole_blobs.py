@@ -19,7 +19,7 @@ from ..base.values import replace
 from ..types.errors import StateError, StateFormatError
 from . import blob as blobs
 from . import frames
-from .blob_header import HAS_DIRECTORY, Header, peek
+from .blob_header import FORMAT_VERSIONS, HAS_DIRECTORY, NEWEST, Header, peek
 from .codec import (
     HEADER_BYTES,
     PLAIN,
@@ -31,7 +31,6 @@ from .codec import (
     Codec,
     check_limit,
 )
-from .formats import FORMAT_VERSIONS, written
 from .parts import (
     ARCHIVE,
     ELSEWHERE,
@@ -262,9 +261,8 @@ def rewrap(
     target_binding = binding if to_binding is None else to_binding
     target.check(target_binding)
     segments, parts = blobs.decode_whole(blob, codec=codec, binding=binding, limits=hard_limits(codec))
-    version, _ = written(target, segments, parts)
     header = peek(blob)
-    is_same = to is None and to_binding is None and header.version == version
+    is_same = to is None and to_binding is None and header.version == NEWEST
     if is_same and _is_current(header, parts, codec):
         return bytes(blob)
     if to is not None or to_binding is not None:

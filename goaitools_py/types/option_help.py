@@ -241,7 +241,7 @@ _LIMITS: Final = "the limits: limits=Limits({}=…)"
 _TOOL: Final = "a tool: @tool({}=…)"
 
 CHAT_NAMES: Final = (
-    "codec", "telemetry", "max_concurrent_calls", "fallbacks", "fallback_rest", "log_content", "write_format",
+    "codec", "telemetry", "max_concurrent_calls", "fallbacks", "fallback_rest", "log_content",
 )  # fmt: skip
 """Options of a chat that are not defaults for its turns."""
 
@@ -272,7 +272,6 @@ _PLACES: Final[Mapping[str, str]] = {
     "fallbacks": "the chat: Chat(MODEL, fallbacks=[…])",
     "fallback_rest": "the chat: Chat(MODEL, fallbacks=[…], fallback_rest=…)",
     "log_content": "the chat: Chat(MODEL, log_content=…)",
-    "write_format": "the chat: Chat(MODEL, write_format=…)",
     "dry_run": "a compaction: chat.compact_state(state, dry_run=…) or conversation.compact(dry_run=…)",
     "answers": "resume, without a name: chat.resume(state, answers) or conversation.resume(answers)",
     "state": "the first place, without a name: chat.chat_with_state(state, …); a kept conversation loads its "

@@ -22,7 +22,7 @@ from msgspec.structs import force_setattr
 from goaitools_py.state import blob as blob_module
 from goaitools_py.state import dictionary, frames
 from goaitools_py.state.blob import Kind, Segment, decode, encode, segment
-from goaitools_py.state.blob_header import Header, peek
+from goaitools_py.state.blob_header import FORMAT_VERSIONS, Header, peek
 from goaitools_py.state.codec import (
     PLAIN,
     SUITE_AES_256_GCM,
@@ -32,7 +32,6 @@ from goaitools_py.state.codec import (
     BlobLimits,
     authenticated,
 )
-from goaitools_py.state.formats import FORMAT_VERSIONS
 from goaitools_py.types.errors import (
     StateAuthError,
     StateCorruptError,
