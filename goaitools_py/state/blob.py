@@ -240,12 +240,14 @@ def encode(
     segments = [_recompressed(each, compression) for each in segments]
     previous: int | None = None
     for each in segments:
+        # A reader refuses another order, and by then the turn was paid for. So the writer refuses it first.
         if not _may_follow(previous, each.kind):
             found = ", ".join(_name(s.kind) for s in segments)
             raise ValueError(f"segments stand in the order {found}; expected ascending kinds from meta on")
         previous = each.kind
     if previous is None:
         raise ValueError("a state needs at least its meta segment")
+    # Before the seal: a state that is too large must raise while the caller still has the one before it.
     decoded_len = _check_totals(segments, limits)
     if parts:
         parts = [sealed_for(part, codec, compression, binding) for part in parts]
@@ -263,6 +265,8 @@ def encode(
         directory = directory_of(parts)
         blob = codec.seal(header.pack(), b"".join(body), binding, directory)
         end = HEADER_BYTES + SEAL_BYTES[codec.suite]
+        # The seal covers the directory with the digests, not the parts. So a turn verifies a blob without
+        # a look at megabytes of archive, and compares the digest of a part when it opens the part.
         inline = [part.stored for part in parts if part.place == INLINE]
         blob = b"".join((blob[:end], directory, memoryview(blob)[end:], *inline))
     else:
@@ -363,6 +367,7 @@ def decode_whole(
     source = given_bytes(blob)
     parts: tuple[Part, ...] = ()
     try:
+        # The size comes first: the time of each later step grows with it.
         check_limit("max_blob_bytes", limits.max_blob_bytes, len(source))
         header = read_header(source)
         check_header(header, codec, limits)
@@ -371,11 +376,13 @@ def decode_whole(
         else:
             body = codec.open(source, binding)
         segments = tuple(_segments(body, header, limits, source))
+        # The header of an encrypted blob does not tell the size of its text to a reader without the key.
         if header.suite != SUITE_AES_256_GCM:
             _check_decoded_len(segments, header)
     except StateError as error:
         error.blob = source
         raise
+    # Each reader needs the meta. If it does not inflate, the blob fails here, before a turn begins.
     segments[0].raw()
     return segments, parts
 
@@ -397,6 +404,7 @@ def _opened(
     if found is None:
         raise refused()  # the error of every failed authentication: an attacker learns nothing
     listed, at = found
+    # Only lengths were used so far. A false length moves the border of the body, and the seal fails.
     parts, end = with_bytes(listed, source)
     body = codec.open(source[:seal_end] + source[at:end], binding, source[seal_end:at])
     check_parts(parts, limits)
@@ -414,6 +422,7 @@ def _segments(body: bytes, header: Header, limits: BlobLimits, source: bytes) ->
         if not _may_follow(previous, kind):
             raise frames.corrupt(f"segment kind {number} stands where it may not")
         previous = kind
+        # Before a byte is copied: a forged head may state sizes of 4 GiB.
         if not 1 <= stored_len <= raw_len:
             raise frames.corrupt(f"a segment states {stored_len} stored for {raw_len} raw bytes")
         if stored_len > len(body) - at:
@@ -425,6 +434,7 @@ def _segments(body: bytes, header: Header, limits: BlobLimits, source: bytes) ->
         count += 1
         decoded_len += raw_len
         entries_total += entries
+        # With each head, not at the end: a body may hold millions of heads.
         _check_sums(limits, count, decoded_len, entries_total)
 
         head, stored = body[start:at], body[at : at + stored_len]
@@ -434,6 +444,8 @@ def _segments(body: bytes, header: Header, limits: BlobLimits, source: bytes) ->
         elif header.compression == frames.NONE:
             raise frames.corrupt("a segment is compressed in a blob that says it is not")
         else:
+            # Now, though nothing is inflated yet. A frame with another size than its head would be inflated
+            # later, when the sums count as checked.
             raw = None
             frames.check_frame(stored, raw_len)
         yield Segment(

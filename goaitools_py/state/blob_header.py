@@ -153,6 +153,7 @@ def _likely_damage(found: bytes) -> str:
 
 def read_header(source: bytes) -> Header:
     """Read the header of a blob. Only the magic is checked."""
+    # The beginning of a magic is a state that was cut off, so it is damage. Other bytes never were a state.
     if source[:4] != MAGIC and not (source and MAGIC.startswith(source)):
         raise StateFormatError(f"this is not a state; {_likely_damage(source)}")
     if len(source) < HEADER_BYTES:
@@ -170,12 +171,14 @@ def read_header(source: bytes) -> Header:
 
 def check_header(header: Header, codec: Codec, limits: BlobLimits) -> None:
     """Raise `StateError` if this release, this codec or these limits cannot read a blob with this header."""
+    # The version first: in a newer version each other field may mean something else.
     if header.version not in FORMAT_VERSIONS:
         if header.version == 0:
             raise frames.corrupt("it states format version 0, which never existed")
         raise frames.newer(f"format version {header.version}", f"at most {max(FORMAT_VERSIONS)}")
     if header.suite not in SUITES:
         raise frames.newer(f"suite 0x{header.suite:02x}", ", ".join(f"0x{suite:02x}" for suite in SUITES))
+    # A keyed codec must never take a plain blob. Else a forger would just leave the key out.
     if header.suite != codec.suite:
         raise StateAuthError(
             f"state is {SUITES[header.suite]} (suite 0x{header.suite:02x}), but the codec opens suite "

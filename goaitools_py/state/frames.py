@@ -158,10 +158,13 @@ def check_frame(stored: bytes, raw_len: int) -> None:
         frame = zstandard.get_frame_parameters(stored)
     except zstandard.ZstdError:
         raise corrupt("the header of a zstd frame cannot be read") from None
+    # The head's size was counted against the limits, and zstd allocates the frame's size.
     if frame.content_size != raw_len:
         raise corrupt(f"a zstd frame states another size than its segment, which says {raw_len} bytes")
+    # zstd allocates the window before the first byte is inflated.
     if frame.window_size > MAX_WINDOW_BYTES:
         raise corrupt(f"a zstd frame asks for a window beyond {MAX_WINDOW_BYTES} bytes")
+    # One form for each content: a frame with more in its header is not from a writer of this format.
     if frame.dict_id or frame.has_checksum:
         raise corrupt("a zstd frame has a checksum or a dictionary id, which this format leaves out")
 
@@ -172,6 +175,7 @@ def inflate(stored: bytes, raw_len: int, compression: int) -> bytes:
         raw = _decompressor(compression).decompress(stored, max_output_size=raw_len, allow_extra_data=False)
     except zstandard.ZstdError:
         raise corrupt(f"a zstd frame does not inflate to the {raw_len} bytes it states") from None
+    # A frame may end before its stated size. Later sums count on that size.
     if len(raw) != raw_len:
         raise corrupt(f"a segment inflates to {len(raw)} bytes, expected {raw_len}")
     return raw
@@ -200,6 +204,7 @@ def read_varints(data: bytes, at: int, count: int) -> tuple[list[int], int]:
             if shift > 28:
                 break
             continue
+        # Each number has one form. With two, equal states could have different digests.
         if (byte == 0 and shift) or number >= 2**32:
             break
         numbers.append(number)

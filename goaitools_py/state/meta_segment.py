@@ -92,11 +92,14 @@ def meta_of(segment: Segment) -> tuple[Meta, Mapping[str, msgspec.Raw]]:
         own, extras = forward_compat.split_object(raw, _META_KEYS)
         if extras and (meta := _known(own)) is not None:
             return meta, extras
+    # The rest is damage, or a value of a later release, which must not count as damage: `on_bad_state`
+    # would begin a fresh conversation over it.
     raise forward_compat.refused_meta(raw)
 
 
 def _known(raw: bytes) -> Meta | None:
     """The meta data in an object that has only keys of this release; None if it breaks a rule."""
+    # Before msgspec reads it: C reads deeper JSON than Python can write again.
     if not is_shallow(raw):
         return None
     try:

@@ -95,6 +95,7 @@ def as_json(value: Any) -> bytes:
 
 def _without_surrogates(value: Any) -> bytes:
     """As `as_json`, for a value with lone surrogates. Marks stand for raw members until the last step."""
+    # Text of a conversation could hold a fixed mark, and raw members would then be put into its strings.
     mark = os.urandom(16).hex()
     aside: list[bytes] = []
 

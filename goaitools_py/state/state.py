@@ -153,6 +153,7 @@ def rebuild(state: ConversationState, turns: Sequence[ClosedTurn]) -> Conversati
     piles: list[_Pile] = []
     for turn in with_few_numbers(turns):
         if not piles or piles[-1].raw_len >= SEAL_BYTES:
+            # The same borders as of a history that grew turn by turn: equal histories give equal bytes.
             if len(piles) > 1 and piles[-2].raw_len < FULL_BYTES:
                 piles[-2].take(piles.pop())
             piles.append(_Pile())
@@ -225,6 +226,7 @@ def dump_state(
         # `encode` counts media as short references. The limit holds for entries with their media.
         size = added + sum([segment.raw_len for segment in segments])
         check_limit("max_decoded_bytes", limits.max_decoded_bytes, size)
+    # The reader has the same limit. A state beyond it could be saved, and never be read again.
     check_values(segments, limits.max_values)
     return blobs.encode(segments, parts, codec=codec, binding=binding, limits=limits)
 
@@ -276,6 +278,7 @@ def load_state(
     segments, parts = blobs.decode_whole(blob, codec=codec, binding=binding, limits=limits)
     meta, extras = meta_of(segments[0])
     try:
+        # Before the provider API is compared: an old or replayed state must not be converted either.
         codec.check_age(meta.created + meta.updated)
         _check_revision(meta, min_revision)
     except StateAuthError as error:
@@ -298,6 +301,7 @@ def load_state(
     own: Sequence[Segment] = segments[1:]
     if sum(map(RAW_LEN, (*sealed, *segments))) > limits.max_values:  # fewer bytes cannot hold more values
         _check_values([*sealed, *segments], limits, blob)
+    # Also parts without rows must be looked at: rows and parts that do not match are damage.
     if meta.media or (parts and any(part.kind == MEDIA for part in parts)):
         sealed, own = _resolved(meta, parts, sealed, own, codec, binding, limits)
     hot: Segment | None = None

@@ -76,6 +76,7 @@ def outline(blob: bytes | bytearray | memoryview, limits: BlobLimits) -> tuple[H
                 f"at most version {max(FORMAT_VERSIONS)}, and a suite that is known",
             )
         end = HEADER_BYTES + SEAL_BYTES[header.suite]
+        # The header says nothing of the length of the blob, and a column may have cut it.
         if len(source) <= end:
             raise frames.corrupt(f"{len(source)} bytes are left of header, seal and body")
         if not header.flags & HAS_DIRECTORY:
@@ -191,6 +192,7 @@ def detach(
     Raises `StateError` if the blob cannot be read.
     """
     segments, parts = blobs.decode_whole(blob, codec=codec, binding=binding, limits=hard_limits(codec))
+    # A part that is elsewhere already stays listed as it is. So a second `detach` changes nothing.
     taken = tuple(part for part in parts if part.place == INLINE and part.kind in kinds)
     if not taken:
         return bytes(blob), ()
@@ -217,6 +219,7 @@ def verify_state(
         StateError: A segment or a part is damaged, or cannot be read.
     """
     segments, parts = blobs.decode_whole(blob, codec=codec, binding=binding, limits=hard_limits(codec))
+    # A turn inflates only the segments that it needs, so a damaged old one may stay unseen for months.
     for segment in segments:
         segment.raw()
     try:
@@ -259,6 +262,7 @@ def rewrap(
     """
     target = codec if to is None else to
     target_binding = binding if to_binding is None else to_binding
+    # Before the blob is opened: a binding that does not suit the new codec must not cost a decryption.
     target.check(target_binding)
     segments, parts = blobs.decode_whole(blob, codec=codec, binding=binding, limits=hard_limits(codec))
     header = peek(blob)

@@ -40,6 +40,7 @@ from goaitools_py.state.parts import (
     Part,
     most_inflated,
     new_part,
+    sealed_for,
 )
 from goaitools_py.state.records import MediaRow
 from goaitools_py.state.state import ConversationState, closed_turns, dump_state, hard_limits, load_state
@@ -385,6 +386,16 @@ def test_a_part_that_could_not_be_read_is_not_made(kind: int, raw: bytes, entrie
     """ValueError says why."""
     with pytest.raises(ValueError, match="part"):
         new_part(kind, raw, entries)
+
+
+def test_a_frame_as_long_as_its_content_is_not_taken_for_it() -> None:
+    """zstd may save as many bytes as its own heads take: the part is stored as it is."""
+    base = random.Random(1).randbytes(700)
+    contents = [base[: 700 - cut] + base[:again] for cut in range(0, 660, 5) for again in range(6, 40)]
+
+    for raw in contents:
+        part = sealed_for(new_part(ARCHIVE, raw, 1), Plain(), 2, None)
+        assert replace(part, _raw=None).raw(Plain()) == raw
 
 
 def test_a_part_elsewhere_cannot_be_sealed_anew() -> None:
