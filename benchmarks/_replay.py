@@ -27,8 +27,7 @@ from goaitools_py import Chat, Tool, ToolContext, user
 from goaitools_py.backends.base import ModelRequest
 from goaitools_py.compaction.summary import INSTRUCTION
 from goaitools_py.testing import ScriptedBackend
-from goaitools_py.testing import _anthropic_wire as anthropic
-from goaitools_py.testing import _responses_wire as responses
+from goaitools_py.testing._reply_shapes import SHAPES
 from goaitools_py.testing.scripted import Raw
 from goaitools_py.tokens import TokenEstimate, text_tokens
 from goaitools_py.turn.edges import sync_edge as edge
@@ -177,7 +176,7 @@ class Provider:
         self._results: list[str] = []
         self._seconds = 1_700_000_000.0
         self._parts: dict[bytes, tuple[Part, ...]] = {}
-        self._shape: Any = anthropic if wire == "anthropic" else responses
+        self._shape: Any = SHAPES["anthropic"] if wire == "anthropic" else SHAPES["openai-responses"]
         self._estimate = TokenEstimate(wire)
         self._number = 0
 
@@ -264,7 +263,7 @@ class Provider:
         usage = self._billed(parts, SUMMARY_TOKENS, True)
         if self.wire == "anthropic":
             body: dict[str, Any] = dict(
-                anthropic.reply("", (), reasoning="", model="m", number=self._number, sent=0)
+                SHAPES["anthropic"].reply("", (), reasoning="", model="m", number=self._number, sent=0)
             )
             spent = {"type": "compaction", **usage}
             body |= {

@@ -20,8 +20,7 @@ from _report import Figure, Report, at_least, info
 from facts import FACTS, SEED, TURNS, spoken
 
 from goaitools_py import Chat, Compactor, KeepRecentTurns, TokenLimit, TurnLimit
-from goaitools_py.history.recall.page import page_of
-from goaitools_py.history.recall.passages import Passage, passages_of
+from goaitools_py.history.recall_archive import Passage, page_of, passages_of
 from goaitools_py.state.codec import PLAIN
 from goaitools_py.state.state import load_state
 from goaitools_py.testing import ScriptedBackend

@@ -14,7 +14,7 @@ strategies. Other names have modules of their own:
 
 from typing import TYPE_CHECKING
 
-from .base.version import __version__ as __version__
+from .base import __version__ as __version__
 from .chat.async_chat import AsyncChat
 from .chat.chat import Chat
 from .chat.handles import AsyncTurn, Turn
@@ -114,8 +114,8 @@ from .types.messages import (
     user,
 )
 from .types.options import UNSET, ChatOptions, Limits, ModelSettings
+from .types.request_parts import ProviderTool
 from .types.result import ChatResult
-from .types.tools import ProviderTool
 from .types.turn_warnings import TurnWarning
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Prices of models, and what turns cost: a door to `types.prices`."""
+"""Prices of models, and what turns cost: a door to `types.usage`."""
 
-from .types.prices import *  # noqa: F403
-from .types.prices import __all__ as __all__
+from .types.usage import *  # noqa: F403
+from .types.usage import __all__ as __all__

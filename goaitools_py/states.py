@@ -7,28 +7,22 @@ Owns: the one public door to them. Must never know: a turn.
 """
 
 from .chat.stepping import Step
-from .history.branch import fork_state, rewind_state
-from .history.convert import state_from_messages, state_messages
+from .history.additions import update_state
+from .history.branch import fork_state, rewind_state, undo_cut
 from .history.diff import StateDiff, diff_states
 from .history.export import EXPORT_SCHEMA, export_state, import_state
-from .history.files import load_state, save_state
-from .history.go_states import import_goaitools_state
-from .history.info import StateInfo, inspect_state, pending_calls
-from .history.markdown import to_markdown
+from .history.import_messages import import_goaitools_state, state_from_messages, state_messages
+from .history.info import StateInfo, estimate_tokens, inspect_state, pending_calls
 from .history.rebase import rebase_state
 from .history.redact.redaction import RedactedPlace, Redaction, redact_state
-from .history.size import estimate_tokens
+from .history.stored_states import load_state, save_state, upgrade_state, verify_state
 from .history.transcript import History, HistoryCall, HistoryIteration, HistoryMatch, HistoryTurn
 from .history.transcript_json import HISTORY_SCHEMA, RESULT_SCHEMA
 from .history.translate.door import Conversion, convert_state
 from .history.translate.losses import Loss, LossKind
-from .history.turns import read_history
-from .history.undo import undo_cut
-from .history.update import update_state
-from .history.upgrade import upgrade_state
-from .history.verify import verify_state
-from .state.formats import FORMAT_VERSIONS
-from .state.text import state_from_text, state_to_text
+from .history.turns import read_history, to_markdown
+from .state.blob_header import FORMAT_VERSIONS
+from .state.whole_blobs import state_from_text, state_to_text
 
 __all__ = [
     "EXPORT_SCHEMA",

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from goaitools_py.base.addresses import HIDDEN, is_clear, shown_address, shown_host
+from goaitools_py.base.display import HIDDEN, is_clear, shown_address, shown_host
 
 SECRET = "S3cr3t"
 

@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from goaitools_py.base.again import once_more, once_more_async
+from goaitools_py.base.interrupts import run_twice, run_twice_async
 
 
 @pytest.fixture(params=[False, True], ids=["sync", "async"])
 def again(request: pytest.FixtureRequest) -> Callable[..., Any]:
     """Either function, called in plain code."""
     if not request.param:
-        return once_more
+        return run_twice
 
     def call(step: Callable[..., Any], *args: Any) -> Any:
         async def awaited(*given: Any) -> Any:
             return step(*given)
 
-        return asyncio.run(once_more_async(awaited, *args))
+        return asyncio.run(run_twice_async(awaited, *args))
 
     return call
 

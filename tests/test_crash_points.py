@@ -12,7 +12,7 @@ import pytest
 
 from goaitools_py import AsyncChat, Chat, Image, ToolContext, tool
 from goaitools_py.state.codec import PLAIN
-from goaitools_py.state.placing import parts_of
+from goaitools_py.state.whole_blobs import parts_of
 from goaitools_py.stores import AsyncMemoryStore, AsyncSQLiteStore, MemoryStore, SQLiteStore, Stored
 from goaitools_py.testing import Calls, crash_points
 

@@ -19,25 +19,17 @@ from goaitools_py.testing import (
     DialectSamples,
     SampleError,
     SampleReply,
-    _anthropic_wire,
     _contract_hostile,
     _contract_replies,
     _contract_streams,
     _contract_writing,
-    _openai_wire,
-    _responses_wire,
     dialect_contract,
 )
-from goaitools_py.testing._contract import Case, Check
+from goaitools_py.testing._contract import DialectCase, DialectCheck
+from goaitools_py.testing._reply_shapes import SHAPES
 from goaitools_py.types.messages import Text
 
 from .replay._recorded import read_lines
-
-SHAPES: dict[str, Any] = {
-    "openai": _openai_wire,
-    "openai-responses": _responses_wire,
-    "anthropic": _anthropic_wire,
-}
 
 ERRORS: dict[str, tuple[SampleError, ...]] = {
     "openai": (
@@ -264,7 +256,7 @@ _numbers = itertools.count()
 
 W, R, S, H = _contract_writing, _contract_replies, _contract_streams, _contract_hostile
 
-BROKEN: list[tuple[Check, Any, str]] = [
+BROKEN: list[tuple[DialectCheck, Any, str]] = [
     (W._names, Bent(wire=lambda _: ""), "wire is ''"),
     (W._names, Bent(family=lambda _: f"f{next(_numbers)}"), "family is"),
     (W._entries_are_lines, Bent(entries=lambda e, m: laid_out(e(m))), "text has a line break"),
@@ -461,13 +453,13 @@ def _protocol(straight: Any, *args: Any) -> Any:
 
 
 def _id(value: object) -> str | None:
-    return value.wants.partition(" ")[0].strip("()") if isinstance(value, Check) else None
+    return value.wants.partition(" ")[0].strip("()") if isinstance(value, DialectCheck) else None
 
 
 @pytest.mark.parametrize(("check", "dialect", "finding"), BROKEN, ids=_id)
-def test_a_broken_dialect_is_caught(check: Check, dialect: Dialect, finding: str) -> None:
+def test_a_broken_dialect_is_caught(check: DialectCheck, dialect: Dialect, finding: str) -> None:
     """Each check finds a dialect that does what it forbids, and says what came."""
-    found = list(itertools.islice(check.run(Case(dialect, samples_of("openai", 2))), 2000))
+    found = list(itertools.islice(check.run(DialectCase(dialect, samples_of("openai", 2))), 2000))
 
     assert any(finding in line for line in found), found[:5]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from goaitools_py.base.extras import lacking
+from goaitools_py.base.advice import missing_extra_error
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -65,4 +65,4 @@ def test_a_mistake_in_this_package_is_no_missing_extra() -> None:
     """A module of ours that is not there is told as Python tells it."""
     error = ModuleNotFoundError("No module named 'goaitools_py.nothing'", name="goaitools_py.nothing")
 
-    assert lacking(error, "serve", "serve") is error
+    assert missing_extra_error(error, "serve", "serve") is error

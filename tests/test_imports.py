@@ -276,12 +276,12 @@ AT_IMPORT = 88
 the engine of a turn, the edges of an event loop, the translation between provider APIs."""
 LATER = (
     "goaitools_py.turn.engine",
-    "goaitools_py.history.append",
+    "goaitools_py.history.additions",
     "goaitools_py.history.rewrite.repair",
     "goaitools_py.state.state",
     "goaitools_py.history.translate.state",
     "goaitools_py.backends.translate",
-    "goaitools_py.types.showing",
+    "goaitools_py.base.display",
 )
 PATTERNS = 8
 """How many patterns it may compile at its import: each takes as long as a small module."""

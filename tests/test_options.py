@@ -26,9 +26,8 @@ from goaitools_py import (
 from goaitools_py.states import inspect_state
 from goaitools_py.testing import ScriptedBackend
 from goaitools_py.tools import MAX_RESULT_BYTES
-from goaitools_py.types.option_checks import MAX_ID_CHARACTERS, MAX_SECONDS
+from goaitools_py.types.option_help import CHAT_NAMES, MAX_ID_CHARACTERS, MAX_SECONDS
 from goaitools_py.types.options import DEFAULTS, OPTION_NAMES, Resolved, check_options, given_options, resolve
-from goaitools_py.types.places import CHAT_NAMES
 
 SECRET = "sesame-open"
 

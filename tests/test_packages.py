@@ -26,7 +26,7 @@ OPTIONAL = {
     "integrations/sqlalchemy": {"sqlalchemy"},
     "mcp": {"mcp"},
     "page": {"serve"},
-    "types/prices.py": {"prices"},
+    "types/usage.py": {"prices"},
     "seal/encrypted.py": {"crypto"},
     "serve": {"serve"},
     "serve/redis_relay.py": {"redis"},
@@ -39,7 +39,7 @@ OPTIONAL = {
     "stores/sqlalchemy.py": {"sqlalchemy"},
     "telemetry": {"otel"},
     "turn/checks.py": {"prices"},
-    "types/vocabulary.py": {"tiktoken"},
+    "types/token_rules.py": {"tiktoken"},
 }
 """By the beginning of a file's path: the extras whose packages it may import and name. The longest holds."""
 
@@ -124,8 +124,8 @@ def test_a_text_that_names_an_extra_can_be_followed() -> None:
 
 
 def test_an_error_names_the_extra_of_its_file() -> None:
-    """The last argument of `lacking` is the extra."""
-    named = re.compile(r'lacking\(error, "[\w.]+", "(\w+)"\)')
+    """The last argument of `missing_extra_error` is the extra."""
+    named = re.compile(r'missing_extra_error\(error, "[\w.]+", "(\w+)"\)')
     found = [(file, one) for file in FILES for one in named.findall((PACKAGE / file).read_text("utf-8"))]
 
     assert len(found) > 5

@@ -20,12 +20,12 @@ from goaitools_py.types.render import (
     event_block,
     file_block,
     files_in,
-    plain,
     read_event,
     read_system,
     read_text,
     system_block,
     user_text,
+    valid_text,
     with_context,
 )
 
@@ -172,7 +172,7 @@ def test_ordinary_user_text_is_the_same_object(text: str) -> None:
 )
 def test_lone_surrogates_become_replacement_characters(text: str, readable: str) -> None:
     """What UTF-8 cannot hold is replaced; halves that belong together are joined."""
-    assert plain(text) == readable
+    assert valid_text(text) == readable
     assert user_text(text) == readable
     assert event_block(text) == event_block(readable)
 

@@ -8,9 +8,9 @@ import re
 import pytest
 
 from goaitools_py import Chat, Image, event, tool
+from goaitools_py.base.display import ShownText, as_html, as_text
 from goaitools_py.states import read_history
 from goaitools_py.testing import Calls, ScriptedBackend
-from goaitools_py.types.showing import Row, as_html, as_text
 
 HOSTILE = "<script>alert(1)</script>\x1b[2J\u202e\n## Turn 9: &lt;"
 
@@ -82,7 +82,7 @@ def test_a_typed_answer_and_a_warning_are_shown() -> None:
 
 def test_rows_are_written_so_that_nothing_takes_effect() -> None:
     """Labels are escaped as well: a speaker's name is text from outside, too."""
-    rows = [Row("user (<b>\x07)", "a\nassistant: b"), Row("Turn 1")]
+    rows = [ShownText("user (<b>\x07)", "a\nassistant: b"), ShownText("Turn 1")]
 
     assert as_text(rows) == "user (<b>\ufffd): a\n    assistant: b\nTurn 1"
     assert "&lt;b&gt;" in as_html(rows)

@@ -13,7 +13,8 @@ from goaitools_py.backends.base import BackendError
 from goaitools_py.backends.openai.chat import OpenAIChatDialect
 from goaitools_py.sim import SimServer
 from goaitools_py.states import inspect_state, read_history
-from goaitools_py.testing import Calls, Raw, ScriptedBackend, _openai_wire, check_history
+from goaitools_py.testing import Calls, Raw, ScriptedBackend, check_history
+from goaitools_py.testing._reply_shapes import SHAPES
 from goaitools_py.testing.fixtures import sim_server as sim_server
 from goaitools_py.types.errors import ProviderUnavailableError
 
@@ -261,7 +262,7 @@ class _Telegraph:
 def test_a_wire_of_your_own_is_scripted_with_its_shape(face: Any) -> None:
     """`dialect` takes a third party's wire; `shape` says how text and calls look there."""
     dialect: Any = _Telegraph()
-    backend = ScriptedBackend("STOP.", dialect=dialect, shape=_openai_wire)
+    backend = ScriptedBackend("STOP.", dialect=dialect, shape=SHAPES["openai"])
 
     result = face.chat(backend).chat(user="hello")
 

@@ -19,8 +19,8 @@ from goaitools_py.open_turn.meter import booked, count_entries, gauge_of, unanch
 from goaitools_py.state.records import Meta, dollars_of, with_cost
 from goaitools_py.states import estimate_tokens, inspect_state, state_from_messages
 from goaitools_py.tokens import ExchangeEstimate, Gauge, TiktokenCounter, TokenEstimate, learned, text_tokens
-from goaitools_py.types.media import image_size, media_tokens
 from goaitools_py.types.messages import ToolResult
+from goaitools_py.types.token_rules import image_size, media_tokens
 
 WIRES = ("openai", "openai-responses", "anthropic")
 PROSE = "The harbour was quiet that morning, and the boats lay still under a thin layer of fog. " * 20

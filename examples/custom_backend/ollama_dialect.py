@@ -12,8 +12,8 @@ from goaitools_py import Message, Text, ToolCall, ToolResult, Usage
 from goaitools_py.backends.base import Delta, Fault, ModelRequest, ProtocolFault, Reply, RequestParts
 from goaitools_py.base import rawjson
 from goaitools_py.base.values import replace
-from goaitools_py.types.render import BlockText, event_block, plain, read_event, user_text
-from goaitools_py.types.tools import ProviderTool, ToolSpec
+from goaitools_py.types.render import BlockText, event_block, read_event, user_text, valid_text
+from goaitools_py.types.request_parts import ProviderTool, ToolSpec
 
 OPTIONS = {"temperature": "temperature", "top_p": "top_p", "seed": "seed", "stop": "stop"}
 OPTIONS |= {"max_output_tokens": "num_predict"}
@@ -48,7 +48,7 @@ class OllamaDialect:
         for tool in tools:
             if isinstance(tool, ProviderTool):
                 raise ValueError("Ollama hosts no tools")
-            about = {"name": tool.name, "description": plain(tool.description)}
+            about = {"name": tool.name, "description": valid_text(tool.description)}
             functions[tool.name] = about | {"parameters": dict(tool.parameters)}
         listed = [{"type": "function", "function": functions[name]} for name in sorted(functions)]
         return rawjson.dumps(listed) if listed else b""  # sorted: equal tools, equal bytes
@@ -123,7 +123,7 @@ class OllamaDecoder:
 
     @property
     def partial_text(self) -> str:
-        return plain("".join(self._said["content"]))
+        return valid_text("".join(self._said["content"]))
 
     def feed(self, chunk: bytes) -> list[Delta]:
         self._held += chunk
@@ -141,7 +141,7 @@ class OllamaDecoder:
             for key, kind in (("content", "text"), ("thinking", "reasoning")):
                 if text := rawjson.string(message.get(key, b"")):
                     self._said[key].append(text)
-                    deltas.append(Delta(kind=kind, text=plain(text)))  # type: ignore[arg-type]
+                    deltas.append(Delta(kind=kind, text=valid_text(text)))  # type: ignore[arg-type]
             self._calls += _items(message.get("tool_calls", b"null"))
         except ValueError:
             raise ProtocolFault("a line of the stream is not a piece of a reply") from None
@@ -152,7 +152,7 @@ class OllamaDecoder:
     def finish(self) -> Reply:
         if not self._last:
             raise ProtocolFault("the stream broke off", Fault(kind="interrupted", retryable=True))
-        said = {key: plain("".join(pieces)) for key, pieces in self._said.items() if pieces}
+        said = {key: valid_text("".join(pieces)) for key, pieces in self._said.items() if pieces}
         message = rawjson.dumps({"role": "assistant", "content": "", **said})
         if self._calls:
             message = rawjson.replaced(message, {"tool_calls": b"[" + b",".join(self._calls) + b"]"})
@@ -170,7 +170,7 @@ def _content(message: Message) -> str:
         if not isinstance(part, Text):
             raise ValueError("the 'ollama' wire of this example takes text only")
         is_from_outside = message.role in ("user", "tool") and not isinstance(part, BlockText)
-        texts.append(user_text(part.text) if is_from_outside else plain(part.text))
+        texts.append(user_text(part.text) if is_from_outside else valid_text(part.text))
     return "\n".join(texts)
 
 
@@ -215,7 +215,7 @@ def _reply(message: bytes, answer: Mapping[str, bytes]) -> Reply:
 
 def _view(entry: bytes) -> Message:
     message = rawjson.members(entry)
-    text = plain(rawjson.string(message.get("content", b"")) or "")
+    text = valid_text(rawjson.string(message.get("content", b"")) or "")
     role: Any = rawjson.string(message.get("role", b""))
     told = read_event(text) if role == "user" else None
     return Message(
@@ -226,7 +226,7 @@ def _view(entry: bytes) -> Message:
         is_event=told is not None,
         topic=told.topic if told else None,
         event_id=told.id if told else None,
-        reasoning=plain(rawjson.string(message.get("thinking", b"")) or ""),
+        reasoning=valid_text(rawjson.string(message.get("thinking", b"")) or ""),
         raw=entry,
     )
 

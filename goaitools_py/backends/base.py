@@ -17,9 +17,8 @@ from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 from ..base.values import Value
 from ..types.citations import Citation
-from ..types.context_edits import ContextEdit
 from ..types.messages import Message, ToolCall, ToolResult, Usage
-from ..types.tools import ProviderTool, ToolSpec
+from ..types.request_parts import ContextEdit, ProviderTool, ToolSpec
 
 __all__ = [
     "REDIRECTED",

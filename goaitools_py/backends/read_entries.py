@@ -14,7 +14,7 @@ from ..base.rawjson import RawJSONError
 from ..base.values import replace
 from ..types.errors import StateInvalidError
 from ..types.messages import Message, Text
-from ..types.render import plain
+from ..types.render import valid_text
 from .base import Dialect
 
 __all__ = ["parse_entries", "read_entries"]
@@ -39,11 +39,12 @@ def read_entries(dialect: Dialect, entries: Iterable[bytes]) -> tuple[Message, .
 
 
 def _plain(message: Message) -> Message:
-    """The message with texts that can be encoded; see `render.plain`."""
+    """The message with texts that can be encoded; see `render.valid_text`."""
     parts = tuple(
-        replace(part, text=plain(part.text)) if isinstance(part, Text) else part for part in message.parts
+        replace(part, text=valid_text(part.text)) if isinstance(part, Text) else part
+        for part in message.parts
     )
-    return replace(message, parts=parts, reasoning=plain(message.reasoning))
+    return replace(message, parts=parts, reasoning=valid_text(message.reasoning))
 
 
 def parse_entries(entries: Iterable[bytes]) -> list[object]:

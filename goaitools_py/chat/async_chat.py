@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from ..backends.base import AsyncBackend, warm_up_async
 from ..backends.by_name import backend_from_name
-from ..base.calling import own_names
-from ..state import blob as blobs
+from ..base.advice import own_names
+from ..state.blob_header import peek
 from ..state.codec import PLAIN
 from ..tools import Tool, ToolContext, refuse_without_deps
 from ..turn.flow import AsyncDriver, Flow
@@ -23,15 +23,14 @@ from ..turn.plan import Plan, Watch
 from ..types.answers import Answers
 from ..types.errors import TurnError
 from ..types.messages import user
-from ..types.misplaced import refuse_misplaced
-from ..types.options import ChatOptions
+from ..types.options import ChatOptions, refuse_misplaced
 from ..types.result import ChatResult, CompactionReport
 from .facade import Facade, State
 from .handles import AsyncTurn, RunningTurn
 from .stepping import Step, failed_step, step_of
 
 if TYPE_CHECKING:
-    from ..output.spec import Output
+    from ..output import Output
     from ..stores.base import AsyncStore
     from ..types.fields import (
         ChatFields,
@@ -63,8 +62,6 @@ class AsyncChat(Facade[AsyncBackend]):
         backend: An `AsyncBackend`, or a name such as "openai:MODEL" or "sim".
         defaults: Options that hold for every call. Each is also a keyword.
         codec: How blobs are protected; `PLAIN` means "I trust my storage".
-        write_format: The version of the state's format to write, while workers of an older release run too.
-            None: the newest one. See `goaitools_py.states.FORMAT_VERSIONS`.
         fallbacks: As for `Chat`.
         fallback_rest: As for `Chat`.
         max_concurrent_calls: As for `Chat`.
@@ -568,7 +565,7 @@ class AsyncChat(Facade[AsyncBackend]):
 
     def _rehearse(self) -> None:
         """Load the modules and tables that the first turn needs: engine, edge, codec."""
-        from ..history.append import append_messages
+        from ..history.additions import append_messages
         from ..turn import relay  # noqa: F401
         from ..turn.edges import async_edge  # noqa: F401
 
@@ -582,7 +579,7 @@ class AsyncChat(Facade[AsyncBackend]):
             now_ms=0,
             min_revision=None,
         )
-        blobs.peek(blob)
+        peek(blob)
 
     async def warm_up(self) -> None:
         """Import the provider's SDK and make its client now, rather than in the first turn. Nothing is sent.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
-from ..base.calling import own_names
+from ..base.advice import own_names
 from ..history.redact.matching import Match
 from ..history.redact.redaction import Redaction
 from ..history.turns import History
@@ -18,8 +18,7 @@ from ..turn.plan import Plan
 from ..types.answers import Answers, PendingCall
 from ..types.errors import StateConflictError, TurnError
 from ..types.messages import Message
-from ..types.misplaced import refuse_misplaced
-from ..types.options import ChatOptions, UserInput
+from ..types.options import ChatOptions, UserInput, refuse_misplaced
 from ..types.result import ChatResult, CompactionReport
 from .kept import changes
 from .kept.ending import AsyncKeptSteps
@@ -29,7 +28,7 @@ from .kept.summaries import Summaries, summaries_flow
 from .kept.turn import KeptTurn
 
 if TYPE_CHECKING:
-    from ..output.spec import Output
+    from ..output import Output
     from ..stores.base import Stored
     from ..types.fields import ChatFields, CompactFields, NoFields, TurnFields
     from .handles import AsyncTurn

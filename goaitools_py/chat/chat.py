@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from ..backends.base import Backend, warm_up
 from ..backends.by_name import backend_from_name
-from ..base.calling import own_names
+from ..base.advice import own_names
 from ..tools import Tool, ToolContext, refuse_without_deps
 from ..turn.edges.sync_edge import BlockingEdge, refuse_async_callback
 from ..turn.flow import Driver, Flow
@@ -21,15 +21,14 @@ from ..turn.observers import notify
 from ..turn.plan import Plan, Watch
 from ..types.answers import Answers
 from ..types.errors import TurnError
-from ..types.misplaced import refuse_misplaced
-from ..types.options import ChatOptions
+from ..types.options import ChatOptions, refuse_misplaced
 from ..types.result import ChatResult, CompactionReport
 from .facade import Facade, State
 from .handles import RunningTurn, Turn
 from .stepping import Step, failed_step, step_of
 
 if TYPE_CHECKING:
-    from ..output.spec import Output
+    from ..output import Output
     from ..stores.base import Store
     from ..types.fields import (
         ChatFields,
@@ -56,8 +55,6 @@ class Chat(Facade[Backend]):
         backend: A `Backend`, or a name such as "openai:MODEL" or "sim".
         defaults: Options that hold for every call. Each is also a keyword.
         codec: How blobs are protected; `PLAIN` means "I trust my storage".
-        write_format: The version of the state's format to write, while workers of an older release run too.
-            None: the newest one. See `goaitools_py.states.FORMAT_VERSIONS`.
         fallbacks: Backends, or names such as "anthropic:MODEL". A turn continues with them, in order, if the
             provider is down; see docs/convert.md.
         fallback_rest: Seconds for which turns skip a provider that could not be reached, if there is a

@@ -16,12 +16,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, Unpack
 
 from ..backends.base import AsyncBackend, Backend, Dialect
-from ..base.calling import advised
+from ..base.advice import advised
 from ..base.values import replace
 from ..history.wires import known_dialect
-from ..state import blob as blobs
+from ..state.blob_header import peek
 from ..state.codec import PLAIN, Codec
-from ..state.formats import writing
 from ..tools import as_tools, refuse_async
 from ..turn.flow import Flow
 from ..turn.observers import notify, notify_soon
@@ -31,7 +30,6 @@ from ..types.answers import Answers
 from ..types.errors import OutputError
 from ..types.events import Appended
 from ..types.messages import Audio, Document, Image, Message, Text, user
-from ..types.misplaced import refuse_misplaced
 from ..types.options import (
     DEFAULTS,
     PER_TURN,
@@ -41,6 +39,7 @@ from ..types.options import (
     check_defaults,
     given_options,
     handed_settings,
+    refuse_misplaced,
     resolve,
 )
 from ..types.result import ChatResult, CompactionReport
@@ -78,7 +77,6 @@ class Facade(ABC, Generic[_B]):
         /,
         *,
         codec: Codec = PLAIN,
-        write_format: int | None = None,
         fallbacks: Sequence[_B | str] = (),
         fallback_rest: float = 30.0,
         max_concurrent_calls: int | None = None,
@@ -89,7 +87,7 @@ class Facade(ABC, Generic[_B]):
         self._max_concurrent_calls = _limit_of_calls(max_concurrent_calls, backend)
         self._backend: _B = self._named(backend) if isinstance(backend, str) else self._checked(backend)
         self._beside: dict[str, _B] = {}
-        self._codec = writing(_codec(codec), write_format)
+        self._codec = _codec(codec)
         self._fallbacks: tuple[_B, ...] = self._checked_fallbacks(fallbacks)
         self._outages = Outages(_rest(fallback_rest))
         self._log_content = checked_content(log_content)
@@ -215,7 +213,7 @@ class Facade(ABC, Generic[_B]):
         *,
         min_revision: int | None = None,
     ) -> bytes:
-        from ..history.append import append_messages
+        from ..history.additions import append_messages
 
         return append_messages(
             _state_bytes(state),
@@ -490,7 +488,7 @@ def _state_bytes(state: State) -> bytes:
                 "a state is bytes, and this is a tuple: chat_with_state gives a text and a state, "
                 "text, state = chat.chat_with_state(…)"
             )
-        blobs.peek(state)  # raises: a text names the likely damage, another type is a TypeError
+        peek(state)  # raises: a text names the likely damage, another type is a TypeError
         raise TypeError(f"state must be bytes, bytearray, memoryview or None, not {type(state).__name__}")
     return bytes(state)
 

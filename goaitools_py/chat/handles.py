@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self
 
-from ..base.calling import advised, own_names
+from ..base.advice import advised, own_names
 from ..turn.edges.sync_edge import refuse_async_callback
 from ..turn.flow import AsyncDriver, BusyError, Driver
 from ..turn.observers import notify, notify_async

@@ -35,9 +35,8 @@ def add_rewind(commands: Any) -> None:
 
 def run_rewind(args: argparse.Namespace) -> int:
     """Read the state, take turns out and write it."""
-    from ..history.branch import rewind_state
+    from ..history.branch import rewind_state, undo_cut
     from ..history.info import inspect_state
-    from ..history.undo import undo_cut
 
     with opened_source(args, changes=args.out is None and not args.dry_run) as source:
         before = inspect_state(source.blob, **source.opened)
@@ -126,7 +125,7 @@ def run_fork(args: argparse.Namespace) -> int:
 def _save_fork(args: argparse.Namespace, source: Source, new: bytes) -> bytes:
     """Save the copy under the new key. If `--binding` has {key}, the copy belongs to that key."""
     from ..chat.kept.whole import save_new
-    from ..state.reseal import rewrap
+    from ..state.whole_blobs import rewrap
     from ..types.errors import GoAIToolsError, StateConflictError
 
     opened = opened_with(args, new, key=args.to)

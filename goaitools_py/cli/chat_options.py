@@ -134,7 +134,7 @@ class Opening:
         return opened_with(self._args, self._blob or b"", key=self.key)
 
     def _checked(self, kind: Any, backend: Any) -> Any:
-        from ..types.prices import genai_price
+        from ..types.usage import genai_price
 
         try:
             chat = kind(

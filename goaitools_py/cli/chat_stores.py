@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from ..state.blob import peek
+from ..state.blob_header import peek
 from ..states import save_state
 from ..stores import RowFacts, Stored, StoredHead, StoredKey, StoredPage, StoredPart
 from ..types.errors import StateConflictError, StateError, StoreUnavailableError

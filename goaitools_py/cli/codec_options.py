@@ -72,7 +72,7 @@ def opened_with(args: argparse.Namespace, blob: bytes, *, key: str = "") -> dict
     check_options(args)
     if args.key_env is None:
         return {}
-    from ..state.blob import peek
+    from ..state.blob_header import peek
     from ..state.codec import SUITE_AES_256_GCM
 
     # `Signed` refuses a blob that is not sealed: a key was given.
@@ -132,7 +132,7 @@ def _binding(args: argparse.Namespace, key: str) -> Binding:
 
 def refusal(args: argparse.Namespace, error: StateAuthError) -> str:
     """Why a sealed state was not opened, in terms of the command's options."""
-    from ..state.blob import peek
+    from ..state.blob_header import peek
     from ..state.codec import SUITE_PLAIN
 
     if args.key_env is None:

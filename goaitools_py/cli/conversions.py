@@ -97,7 +97,7 @@ def _state(args: argparse.Namespace, sealed: dict[str, Any]) -> tuple[bytes, str
             from ..history.export import import_state
 
             return import_state(found, **sealed), "an export"
-        from ..history.go_states import import_goaitools_state
+        from ..history.import_messages import import_goaitools_state
 
         id = None
         if args.key:
@@ -216,7 +216,7 @@ def _json(source: Source) -> str:
 
 
 def _markdown(args: argparse.Namespace, source: Source) -> str:
-    from ..history.markdown import to_markdown
+    from ..history.turns import to_markdown
 
     return to_markdown(source.blob, archived=args.archived, **source.opened)
 

@@ -90,7 +90,7 @@ def _models(source: Source, info: StateInfo) -> list[dict[str, Any]]:
     """By model: the calls in the history, and their cost by the list of genai-prices."""
     from ..history.turns import read_history
     from ..types.messages import Usage
-    from ..types.prices import cost, total
+    from ..types.usage import cost, total
 
     usages: dict[str, Usage] = {}
     costs: dict[str, list[Decimal | None]] = {}

@@ -64,8 +64,8 @@ def _one(args: argparse.Namespace, name: str, in_store: bool) -> argparse.Namesp
 def _diff(a: Source, b: Source) -> StateDiff:
     """Compare. If owners or codecs differ, the second state gets the first state's ones, in memory."""
     from ..history.diff import diff_states
-    from ..state.blob import peek
-    from ..state.reseal import rewrap
+    from ..state.blob_header import peek
+    from ..state.whole_blobs import rewrap
 
     new = b.blob
     if a.opened and (a.opened["binding"] != b.opened["binding"] or peek(a.blob).suite != peek(new).suite):

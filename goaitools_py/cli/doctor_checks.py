@@ -70,7 +70,7 @@ class Finding(NamedTuple):
 def versions() -> Iterator[Finding]:
     """Python, the package, its dependencies, and the installed extras."""
     from .. import __version__
-    from ..state.formats import FORMAT_VERSIONS
+    from ..state.blob_header import FORMAT_VERSIONS
 
     yield Finding("goaitools-py", "ok", f"{__version__}, state format {', '.join(map(str, FORMAT_VERSIONS))}")
     yield Finding("python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}")

@@ -119,7 +119,7 @@ def _facts(
         for name in _CONTENT:
             del facts[name]
     else:
-        from ..history.convert import state_messages
+        from ..history.import_messages import state_messages
 
         facts["history"] = state_messages(blob, **opened)
         facts["transcript"] = history.to_dict()

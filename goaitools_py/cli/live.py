@@ -102,7 +102,7 @@ def most(live: Live) -> Usage:
 
 
 def _announced(live: Live) -> Iterator[str]:
-    from ..types.prices import cost
+    from ..types.usage import cost
 
     usage = most(live)
     price = cost(usage, live.model, wire=live.wire, family=live.family)
@@ -210,7 +210,7 @@ def _report(live: Live, rows: Sequence[LiveRow]) -> Iterator[str]:
 
 
 def _price(live: Live) -> Decimal | None:
-    from ..types.prices import total
+    from ..types.usage import total
 
     return total(live.costs)
 

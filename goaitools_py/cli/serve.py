@@ -177,7 +177,7 @@ def _of_app(args: argparse.Namespace) -> _Opened:
 
 def _of_model(args: argparse.Namespace) -> _Opened:
     from .. import AsyncChat
-    from ..types.prices import genai_price
+    from ..types.usage import genai_price
     from .chat_options import tools_named
 
     try:

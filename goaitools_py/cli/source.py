@@ -131,7 +131,7 @@ def opened_source(
 
 def _sealed_blob(args: argparse.Namespace, store: Any) -> bytes | None:
     """The stored blob, if it is sealed and no key was named."""
-    from ..state.blob import peek
+    from ..state.blob_header import peek
     from ..state.codec import SUITE_PLAIN
 
     stored = store.load(args.key) if args.key_env is None else None
@@ -211,7 +211,7 @@ def from_text(given: bytes) -> bytes:
     """The blob, if the input is the text that `state_to_text` wrote, with or without a line end."""
     if not given.startswith(b"gas1."):
         return given
-    from ..state.text import state_from_text
+    from ..state.whole_blobs import state_from_text
 
     return state_from_text(given.decode("utf-8", "replace").strip())
 
@@ -222,7 +222,7 @@ def write_file(path: str, blob: bytes, *, as_text: bool = False) -> None:
     Raises OSError; the old file is as it was.
     """
     if as_text:
-        from ..state.text import state_to_text
+        from ..state.whole_blobs import state_to_text
 
         blob = f"{state_to_text(blob)}\n".encode()
     write_bytes(path, blob)
@@ -235,7 +235,7 @@ def write_bytes(path: str, data: bytes) -> None:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
         return
-    from ..history.files import replace_file
+    from ..history.stored_states import replace_file
     from ..types.errors import GoAIToolsError
 
     folder = os.path.dirname(path) or "."

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
-from ..base.addresses import shown_address
+from ..base.display import shown_address
 
 __all__ = [
     "REDIS_URL",

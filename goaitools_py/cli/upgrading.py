@@ -32,14 +32,13 @@ _TEXTS: Final = {
     "no_state": "not a state, left alone",
     "gone": "deleted meanwhile",
     "busy": "in use: run the command again when their turns are over",
-    "no_place": "kept as they are: the older format has no place for something in them",
     "refused": "not opened: the keys or the --binding do not fit, or they were changed",
     "newer": "written by a newer release; this one cannot read them",
     "unreadable": "damaged, or not a state",
     "failed": "not read or not written",
 }
 """The words of a report for each outcome."""
-_PROBLEMS: Final = ("busy", "no_place", "refused", "newer", "unreadable", "failed")
+_PROBLEMS: Final = ("busy", "refused", "newer", "unreadable", "failed")
 
 
 def add_to(commands: Any) -> None:
@@ -58,7 +57,6 @@ def add_to(commands: Any) -> None:
         "--key-column", metavar="NAME", help="the column that tells the rows of --table apart"
     )
     add_options(parser)
-    parser.add_argument("--to", type=int, metavar="N", help="write this older version of the format instead")
     parser.add_argument("--dry-run", action="store_true", help="only count what would be done")
     add_json(parser)
     parser.set_defaults(run=run, error=parser.error)
@@ -95,13 +93,6 @@ def _check(args: argparse.Namespace) -> None:
         args.error("--column needs more: --store URL --table NAME --key-column NAME")
     if args.column is None and args.key_column is not None:
         args.error("--key-column goes with --column")
-    from ..state.codec import PLAIN
-    from ..state.formats import writing
-
-    try:
-        writing(PLAIN, args.to)
-    except ValueError as error:
-        args.error(f"--to: {str(error).replace('write_format=', 'version ')}")
     check_options(args)
 
 
@@ -124,11 +115,11 @@ def _place(args: argparse.Namespace) -> Iterator[StatePlace]:
 
 
 def _upgrade(args: argparse.Namespace, place: StatePlace, name: str) -> str:
-    from ..history.upgrade import upgrade_state
+    from ..history.stored_states import upgrade_state
     from ..types.errors import StateAuthError, StateError, StateVersionError, StoreError
 
     def new_of(blob: bytes, key: str) -> bytes:
-        return upgrade_state(blob, to=args.to, **opened_with(args, blob, key=key))
+        return upgrade_state(blob, **opened_with(args, blob, key=key))
 
     try:
         return place.upgrade(name, new_of, dry=args.dry_run)
@@ -138,9 +129,7 @@ def _upgrade(args: argparse.Namespace, place: StatePlace, name: str) -> str:
         return "newer"
     except StateError:
         return "unreadable"
-    except ValueError:
-        return "no_place" if args.to is not None else "failed"
-    except (StoreError, OSError):
+    except (ValueError, StoreError, OSError):
         return "failed"
 
 
@@ -324,7 +313,7 @@ class TableColumn:
 
     def upgrade(self, name: str, new_of: Upgrade, *, dry: bool) -> Outcome:
         """Replace the state of one row, if it has not changed since it was read. A text stays a text."""
-        from ..state.text import state_to_text
+        from ..state.whole_blobs import state_to_text
 
         is_row = self._key == self._keys[name]
         for _ in range(_TRIES):

@@ -3,7 +3,7 @@
 ``Compactor(any_of(TokenLimit(8_000), MessageLimit(40)), KeepRecentTurns(6))``
 """
 
-from ..types.context_edits import ServerCompaction, ServerThinkingClearing, ServerToolClearing
+from ..types.request_parts import ServerCompaction, ServerThinkingClearing, ServerToolClearing
 from ..types.result import CompactionReport
 from .base import (
     NO_COMPACTION,

@@ -20,8 +20,8 @@ from functools import cached_property
 from typing import Any, Final, Protocol, TypeAlias
 
 from ..base.values import Given, Value, field, replace
-from ..types.context_edits import ContextEdit
 from ..types.messages import Usage
+from ..types.request_parts import ContextEdit
 from .turn_views import TurnView
 
 __all__ = [

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from ..backends.capabilities import capabilities
 from ..base.values import Given
-from ..types.context_edits import ContextEdit
+from ..types.request_parts import ContextEdit
 from .base import (
     BeforeCut,
     CompactionRequest,

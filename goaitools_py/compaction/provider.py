@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Any, Literal
 
-from ..types.context_edits import ContextEdit, check_edits
+from ..types.request_parts import ContextEdit, check_edits
 from .base import (
     AskFailed,
     AskProvider,

@@ -21,10 +21,9 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from ..history.turns import History, HistoryTurn
-from ..types.answers import Answer, Approve, Deny, PendingCall
+from ..types.answers import Answer, Approve, Deny, PendingCall, ToolReturn
 from ..types.messages import Message, Part, Text
 from ..types.render import files_in
-from ..types.tools import ToolReturn
 from .bodies import items_at, json_object, media_of, span_at, text_of, value_of
 from .front_end import Ask, AskError
 from .reply_pieces import Called, Piece, Reasoned, Returned, Said, Step, pieces_of, said_in, turn_ids

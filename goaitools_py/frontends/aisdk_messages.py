@@ -21,10 +21,9 @@ import orjson
 
 from ..base import rawjson
 from ..history.turns import History
-from ..types.answers import INSIDE, Answer, Approve, Deny, PendingCall
+from ..types.answers import INSIDE, Answer, Approve, Deny, PendingCall, ToolReturn
 from ..types.messages import Message, Part, Text, ToolCall
 from ..types.render import files_in
-from ..types.tools import ToolReturn
 from .bodies import changes, items_at, json_object, media_of, span_at, text_of, value_of
 from .front_end import Ask, AskError
 from .reply_pieces import Called, Piece, Reasoned, Returned, Said, Step, Waits, pieces_of, said_in, turn_ids

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import orjson
 
-from ..state.text import state_to_text
+from ..state.whole_blobs import state_to_text
 from ..types.events import ToolProgress
 
 __all__ = ["HEADERS", "KEEP_ALIVE", "frame", "numbered", "progress_of", "state_of"]

@@ -10,11 +10,10 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from ..base.values import Value, field
 from ..history.turns import History
-from ..types.answers import Answers, Approve, Deny, PendingCall
+from ..types.answers import Answers, Approve, Deny, PendingCall, ToolReturn
 from ..types.errors import GoAIToolsError
 from ..types.events import Event
 from ..types.messages import Part
-from ..types.tools import ToolReturn
 from .reply_pieces import Piece
 
 __all__ = ["Ask", "AskError", "CarryingFrontEnd", "FrontEnd", "FrontStream", "Shown", "SnapshotFrontEnd"]

@@ -20,12 +20,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from ..history.turns import History
-from ..types.answers import Answer, Approve, Deny, PendingCall
+from ..types.answers import Answer, Approve, Deny, PendingCall, ToolReturn
 from ..types.events import Event, ToolProgress, TurnCompleted, TurnStarted
 from ..types.messages import Message, Part, Text
 from ..types.render import files_in
 from ..types.result import ChatResult
-from ..types.tools import ToolReturn
 from .bodies import MAX_ID_CHARACTERS, json_object, media_of, members_at, span_at, text_of, value_of
 from .client_problems import problem_of
 from .event_frames import HEADERS, frame, progress_of, state_of

@@ -23,11 +23,11 @@ from ..state import blob as blobs
 from ..state.blob import IGNORABLE, Kind, Segment
 from ..state.codec import PLAIN, Codec
 from ..state.parts import ARCHIVE, ELSEWHERE, IGNORABLE_PARTS, MEDIA, Part, new_part
-from ..state.placing import verify_state
 from ..state.segments import stored_lines, stored_segment
 from ..state.state import ConversationState, closed_entries, hard_limits, load_state, soft_limits, written
+from ..state.whole_blobs import verify_state
 from ..types.errors import StateInvalidError, StateVersionError
-from .archive.reading import check_chain
+from .archive_reading import check_chain
 from .rewrite.mend.report import problems
 from .turns import History, read_history
 from .wires import dialect_for

@@ -12,25 +12,36 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final, Literal
 
+from ..backends.base import Dialect
 from ..backends.capabilities import capabilities
 from ..base.values import Value, field
 from ..open_turn import failed, journal
-from ..open_turn.meter import server_window
-from ..state import blob as blobs
+from ..open_turn.meter import next_tokens, server_window
+from ..state.blob_header import peek
 from ..state.codec import PLAIN, SUITE_PLAIN, SUITES, BlobLimits, Codec
 from ..state.letters import ASSISTANT, EVENT, SYSTEM, TOOL, USER
-from ..state.outline import outline
 from ..state.parts import ARCHIVE, MEDIA, Part
 from ..state.records import dollars_of, turn_ref, usage_of
 from ..state.segments import count_letters
 from ..state.state import ConversationState, hard_limits, load_state, newest_number, soft_limits
+from ..state.whole_blobs import outline
 from ..types.answers import PendingCall
 from ..types.errors import StateError, StateInvalidError
 from ..types.events import Filled
 from ..types.messages import Usage
 from ..types.options import CONTEXT_MARKS
+from ..types.tokens import TokenCounter
+from .wires import dialect_for
 
-__all__ = ["StateInfo", "has_open_turn", "inspect_state", "pending_calls", "refs_of", "when"]
+__all__ = [
+    "StateInfo",
+    "estimate_tokens",
+    "has_open_turn",
+    "inspect_state",
+    "pending_calls",
+    "refs_of",
+    "when",
+]
 
 
 class StateInfo(Value, frozen=True, kw_only=True):
@@ -168,7 +179,7 @@ def inspect_state(
 
     Raises `StateError` if the blob cannot be read.
     """
-    if codec.suite == SUITE_PLAIN and min_revision is None and blobs.peek(blob).suite != SUITE_PLAIN:
+    if codec.suite == SUITE_PLAIN and min_revision is None and peek(blob).suite != SUITE_PLAIN:
         return _sealed(blob, hard_limits(codec))
     state = load_state(blob, codec=codec, binding=binding, min_revision=min_revision)
     meta = state.meta
@@ -303,3 +314,30 @@ def pending_calls(
     when their process died. Raises `StateError` if the blob cannot be read.
     """
     return journal.pending(load_state(blob, codec=codec, binding=binding, min_revision=min_revision))
+
+
+def estimate_tokens(
+    blob: bytes | bytearray | memoryview,
+    *,
+    codec: Codec = PLAIN,
+    binding: Any = None,
+    counter: TokenCounter | None = None,
+    dialect: Dialect | None = None,
+) -> int:
+    """Estimate the input tokens of the next request, without new messages. Waiting messages are counted.
+
+    The estimate starts from the last real usage, which includes preamble and tools of that request. For the
+    provider's own number see `Chat.count_tokens`.
+
+    Args:
+        blob: The conversation, of any provider API.
+        codec: How the blob is protected.
+        binding: The owner, for a sealed blob.
+        counter: Counts the entries after the last usage; None: `TokenEstimate`.
+        dialect: The dialect of a provider API that is not built in.
+
+    Raises:
+        StateError: The blob cannot be read, or its provider API is not built in: pass `dialect`.
+    """
+    state = load_state(blob, codec=codec, binding=binding)
+    return next_tokens(state, dialect_for(state.meta.wire, dialect), counter)

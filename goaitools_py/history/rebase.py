@@ -19,10 +19,10 @@ from ..backends.base import Dialect
 from ..base.values import replace
 from ..open_turn.meter import unanchored
 from ..open_turn.turn_ids import TURN_IDS_FACT, UNANSWERED
-from ..state.bounds import bounded
 from ..state.closed_turns import ClosedTurn, has_gap, with_numbers
 from ..state.codec import PLAIN, Codec
 from ..state.records import IDS_KEPT, InboxItem, Meta, digest8, usage_of, usage_row
+from ..state.row_codec import bounded
 from ..state.state import (
     ConversationState,
     closed_entries,

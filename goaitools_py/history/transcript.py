@@ -15,13 +15,13 @@ from typing import Any, Literal, TextIO, TypeAlias
 
 from msgspec.structs import asdict
 
+from ..base.display import ShownText, as_html, print_rows
 from ..base.escaping import as_written
 from ..base.values import Value
 from ..types.answers import PendingReason
 from ..types.citations import Citation, citations_of_rows
 from ..types.messages import Message, Part, ResultFlag, Text, ToolCall, Usage, call_dict
-from ..types.prices import Charge, Prices, genai_price, priced, total
-from ..types.showing import Row, as_html, message_rows, print_rows
+from ..types.usage import Charge, Prices, genai_price, priced, total
 from .transcript_json import HISTORY_VERSION
 
 __all__ = ["History", "HistoryCall", "HistoryIteration", "HistoryMatch", "HistoryTurn", "TurnStatus"]
@@ -262,22 +262,22 @@ class History(Value, frozen=True, kw_only=True):
         """The same for a notebook, which calls this for the last value of a cell."""
         return as_html(self._rows())
 
-    def _rows(self) -> Iterator[Row]:
+    def _rows(self) -> Iterator[ShownText]:
         for turn in self.turns:
             name = f"Turn {turn.number}" if turn.number else "Note of a compaction"
             status = "" if turn.status == "complete" else f" ({turn.status})"
-            yield Row(f"{name}, {turn.started_at:%Y-%m-%d %H:%M:%S} UTC{status}")
+            yield ShownText(f"{name}, {turn.started_at:%Y-%m-%d %H:%M:%S} UTC{status}")
             for iteration in turn.iterations:
                 for message in iteration.messages:
-                    yield from message_rows(message)
+                    yield from _message_rows(message)
                 for call in iteration.calls:
-                    yield Row("call", f"{call.name}({_written(call)}){_outcome(call)}")
+                    yield ShownText("call", f"{call.name}({_written(call)}){_outcome(call)}")
             if turn.partial_text:
-                yield Row("assistant (broke off)", turn.partial_text)
+                yield ShownText("assistant (broke off)", turn.partial_text)
         if self.waiting:
-            yield Row("Waiting for the model")
+            yield ShownText("Waiting for the model")
         for message in self.waiting:
-            yield from message_rows(message)
+            yield from _message_rows(message)
 
     def all_messages(self) -> tuple[Message, ...]:
         """All messages; waiting messages are last."""
@@ -416,3 +416,20 @@ def _call(call: HistoryCall, media: bool) -> dict[str, Any]:
         answer = Message(role="tool", parts=call.parts).to_dict(media=media)
         result = {"flag": call.flag, "parts": answer["parts"], "seconds": call.seconds}
     return {**call_dict(call), "result": result, "waits_for": call.waits_for or None}
+
+
+def _message_rows(message: Message) -> Iterator[ShownText]:
+    """A message: its text, its other parts by type and size, its calls. Results stand with their calls, and
+    are not among these rows."""
+    if message.role != "tool":
+        name = "event" if message.is_event else message.role
+        label = f"{name} ({message.speaker})" if message.speaker else name
+        parts = [
+            f"[{type(part).__name__.lower()}, {part.media_type}"
+            + ("" if part.data is None else f", {len(part.data)} bytes")
+            + "]"
+            for part in message.parts
+            if not isinstance(part, Text)
+        ]
+        if shown := "\n".join(filter(None, (message.said, *parts))):
+            yield ShownText(label, shown)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..state.blob import peek
+from ..state.blob_header import peek
 
 __all__ = ["StateBytes", "column_bytes"]
 

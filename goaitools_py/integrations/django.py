@@ -11,16 +11,16 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from ..base.extras import lacking
+from ..base.advice import missing_extra_error
 
 try:
     from django.db import models, router, transaction
     from django.utils import timezone
 except ModuleNotFoundError as error:
-    raise lacking(error, "goaitools_py.integrations.django", "django") from None
+    raise missing_extra_error(error, "goaitools_py.integrations.django", "django") from None
 
 from ..history.info import StateInfo, inspect_state
-from ..state.blob import MAGIC
+from ..state.blob_header import MAGIC
 from ..stores.common import conflict, new_version
 from ..stores.django import AsyncDjangoStore, DjangoStore
 from ..stores.layout import MAX_KEY_BYTES, MAX_STATUS_CHARACTERS, MAX_TITLE_CHARACTERS

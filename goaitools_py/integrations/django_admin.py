@@ -9,14 +9,14 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
-from ..base.extras import lacking
+from ..base.advice import missing_extra_error
 
 try:
     from django.contrib import admin
     from django.http import HttpRequest
     from django.utils.html import format_html, format_html_join
 except ModuleNotFoundError as error:
-    raise lacking(error, "ConversationAdmin", "django") from None
+    raise missing_extra_error(error, "ConversationAdmin", "django") from None
 
 from ..base.escaping import visible
 from ..history.info import StateInfo, inspect_state, pending_calls

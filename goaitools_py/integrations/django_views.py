@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from http.cookies import SimpleCookie
 from typing import Any, Final
 
-from ..base.extras import lacking
+from ..base.advice import missing_extra_error
 
 try:
     from asgiref.sync import sync_to_async
@@ -23,7 +23,7 @@ try:
     from django.db import close_old_connections
     from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 except ModuleNotFoundError as error:
-    raise lacking(error, "serve_view", "django") from None
+    raise missing_extra_error(error, "serve_view", "django") from None
 
 __all__ = ["django_request", "serve_view"]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from ..base.extras import lacking
+from ..base.advice import missing_extra_error
 
 try:
     from sqlalchemy import Dialect, LargeBinary
@@ -19,7 +19,7 @@ try:
     from sqlalchemy.exc import DontWrapMixin
     from sqlalchemy.types import TypeDecorator, TypeEngine
 except ModuleNotFoundError as error:
-    raise lacking(error, "StateType", "sqlalchemy") from None
+    raise missing_extra_error(error, "StateType", "sqlalchemy") from None
 
 from ..types.errors import StateFormatError
 from ._column import column_bytes

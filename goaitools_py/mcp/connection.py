@@ -15,8 +15,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from ..base.addresses import shown_host
-from ..base.extras import lacking
+from ..base.advice import missing_extra_error
+from ..base.display import shown_host
 from ..types.errors import GoAIToolsError
 from .elicitation import ServerQuestions
 
@@ -208,7 +208,7 @@ def client_maker(
     try:
         from mcp import Client
     except ModuleNotFoundError as error:
-        raise lacking(error, "MCPTools", "mcp") from None
+        raise missing_extra_error(error, "MCPTools", "mcp") from None
 
     answer: Any = None if questions is None else questions.answer
     told: dict[str, Any] = {"elicitation_callback": answer, "message_handler": heard}

@@ -20,8 +20,8 @@ from ..base.values import Value
 from ..state.closed_turns import ClosedTurn
 from ..state.letters import ASSISTANT
 from ..state.state import ConversationState, closed_turns
-from ..tools import ToolReturn
-from ..tools.results import MAX_RESULT_BYTES, result_parts
+from ..tools import MAX_RESULT_BYTES, ToolReturn
+from ..tools.call import result_parts
 from ..types.answers import Answer, Answers, Approve, Deny, check_answer
 from ..types.messages import Message, Part, ResultFlag, Text, ToolCall, ToolResult
 from . import journal

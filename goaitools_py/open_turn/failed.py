@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from ..base.values import replace
-from ..state.bounds import MAX_LABEL
+from ..state.row_codec import MAX_LABEL
 from ..state.state import ConversationState
 
 __all__ = [

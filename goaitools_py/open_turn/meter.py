@@ -18,8 +18,8 @@ from ..backends.capabilities import capabilities
 from ..backends.read_entries import read_entries
 from ..base.json_scan import count_values
 from ..base.values import replace
-from ..state.bounds import bounded, bounded_row
 from ..state.records import Meta
+from ..state.row_codec import bounded, bounded_row
 from ..state.state import ConversationState
 from ..types.messages import Message, Text, ToolResult
 from ..types.tokens import (

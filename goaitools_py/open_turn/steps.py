@@ -17,11 +17,10 @@ import msgspec
 from ..backends.base import CompactsHistory, Dialect, Reply
 from ..backends.read_entries import read_entries
 from ..base.values import replace
-from ..state.bounds import MAX_NAME, bounded
 from ..state.closed_turns import UNSENT, ClosedTurn, Iteration
 from ..state.letters import ASSISTANT, SYSTEM, TOOL, USER
 from ..state.records import InboxItem, JournalCall, OpenTurn, model_index, usage_of, usage_row
-from ..state.row_ends import iteration_facts, with_seconds
+from ..state.row_codec import MAX_NAME, bounded, iteration_facts, with_seconds
 from ..state.state import ConversationState, closed_turns, with_turn
 from ..types.citations import rows_of_citations
 from ..types.errors import StateError

@@ -19,11 +19,11 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import from_json
 
 from ..backends.wire.strict_schema import referred
-from ..base.problems import problems_of
 from ..base.values import Value
+from ..tools.arguments import problems_of
 from .misfit import Misfit
 
-__all__ = ["Shape", "shape_of"]
+__all__ = ["AnswerShape", "shape_of"]
 
 WRAPPED: Final = "value"
 """The only property of the object around a type that is no object itself. OpenAI takes objects only."""
@@ -33,7 +33,7 @@ _FENCED: Final = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*", re.DOTALL 
 _MAX_NAME: Final = 64
 
 
-class Shape(Value, frozen=True, kw_only=True):
+class AnswerShape(Value, frozen=True, kw_only=True):
     """A type, ready to be asked for.
 
     Attributes:
@@ -134,7 +134,7 @@ def _candidates(text: str) -> list[str]:
 # ------------------------------------------------------------------------------------------- types
 
 
-def shape_of(of: Any, name: str = "") -> Shape:
+def shape_of(of: Any, name: str = "") -> AnswerShape:
     """The shape of a type. It is made once for each type.
 
     Raises:
@@ -150,26 +150,26 @@ def shape_of(of: Any, name: str = "") -> Shape:
 
 
 @lru_cache(maxsize=256)
-def _kept(of: Any, written: str, name: str) -> Shape:
+def _kept(of: Any, written: str, name: str) -> AnswerShape:
     return _made(of, name)
 
 
-def _made(of: Any, name: str) -> Shape:
+def _made(of: Any, name: str) -> AnswerShape:
     name = name or _name_of(of)
     if inspect.isroutine(of) or isinstance(of, partial):
         raise TypeError(f"output_type is {_called(of)}, a function; it takes a type, and validate= a check")
     try:
         bare: TypeAdapter[Any] = TypeAdapter(of)
         adapter = bare
-        schema = adapter.json_schema(schema_generator=_Generator)
+        schema = adapter.json_schema(schema_generator=_AnswerSchema)
         is_wrapped = not _is_object(schema)
         if is_wrapped:
             fields: dict[str, Any] = {WRAPPED: (of, ...)}
             adapter = TypeAdapter(create_model(name, **fields))
-            schema = adapter.json_schema(schema_generator=_Generator)
+            schema = adapter.json_schema(schema_generator=_AnswerSchema)
     except Exception as error:
         raise _unusable(of, error) from error
-    return Shape(name=name, schema=schema, is_wrapped=is_wrapped, adapter=adapter, bare=bare)
+    return AnswerShape(name=name, schema=schema, is_wrapped=is_wrapped, adapter=adapter, bare=bare)
 
 
 def _called(of: Any) -> str:
@@ -189,7 +189,7 @@ def _is_object(schema: Mapping[str, Any]) -> bool:
     return isinstance(found, Mapping) and found.get("type") == "object"
 
 
-class _Generator(GenerateJsonSchema):
+class _AnswerSchema(GenerateJsonSchema):
     # A default that JSON cannot express, such as a sentinel object, is left out without a warning.
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - as in the base
 

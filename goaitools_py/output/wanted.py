@@ -1,26 +1,28 @@
 """The answer that a turn is to give: a type with its shape, and how it is asked for.
 
-Owns: the choice between the provider's own format and words. Must never know: a state beyond its meta data,
-how a turn runs.
+Owns: the choice between the provider's own format, words, and a tool that takes the answer as the arguments
+of its call, for servers that know tools and no format for answers. Must never know: a state beyond its meta
+data, how a turn runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+import json
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ..backends.base import Dialect, WritesOutput
 from ..base.values import Value
 from ..state.records import Meta, digest8
 from ..tools import Tool
+from ..types.errors import ToolError
 from ..types.render import argument_object
-from .by_tool import answer_tool
-from .misfit import Misfit
-from .shape import Shape, shape_of
-from .spec import SHORT_TOKENS, Output
-from .words import schema_words
+from . import SHORT_TOKENS, Output
+from .misfit import Misfit, call_again_words, schema_words
+from .shape import AnswerShape, shape_of
 
-__all__ = ["Wanted", "wanted"]
+__all__ = ["Wanted", "answer_tool", "wanted"]
 
 _MOST_DOUBTS: Final = 3
 
@@ -35,7 +37,7 @@ class Wanted(Value, frozen=True, kw_only=True):
     """
 
     asked: Output[Any]
-    shape: Shape
+    shape: AnswerShape
     tool: Tool[..., Any] | None = None
 
     def last_answer(self, calls: Sequence[str]) -> Any:
@@ -100,3 +102,43 @@ def wanted(output_type: Any) -> Wanted:
     asked = Output.given(output_type)
     shape = shape_of(asked.of, asked.name)
     return Wanted(asked=asked, shape=shape, tool=answer_tool(asked, shape) if asked.mode == "tool" else None)
+
+
+_DESCRIPTION: Final = (
+    "Give your final answer with this tool, once, when you are done with all else. The arguments are the "
+    "answer."
+)
+
+
+def answer_tool(asked: Output[Any], shape: AnswerShape) -> Tool[..., Any]:
+    """Make the tool that the model answers with. An answer that does not fit is an error of the call. The
+    model reads the error."""
+    name = asked.name or "final_answer"
+
+    def run(**arguments: Any) -> Any:
+        try:
+            value = shape.read(json.dumps(arguments))
+        except Misfit as misfit:
+            raise ToolError(call_again_words(misfit.problems)) from None
+        return _checked(asked.validate, value)
+
+    # It changes nothing outside, so it may run again, and needs no thread.
+    return Tool(name, _DESCRIPTION, shape.schema, run, idempotent=True, thread=False)
+
+
+def _checked(check: Callable[[Any], object] | None, value: Any) -> Any:
+    if check is None:
+        return "Taken."
+    try:
+        found = check(value)
+    except ValueError as exc:
+        raise ToolError(call_again_words([("", str(exc))])) from None
+    return _awaited(found) if inspect.isawaitable(found) else "Taken."
+
+
+async def _awaited(found: Any) -> str:
+    try:
+        await found
+    except ValueError as exc:
+        raise ToolError(call_again_words([("", str(exc))])) from None
+    return "Taken."

@@ -44,7 +44,7 @@ with the new key, and `rewrap` does so for blobs that see no turn. When no blob 
 """
 
 from ..state.codec import PLAIN, UNBOUND, BlobLimits, Codec, Plain
-from ..state.reseal import rewrap
+from ..state.whole_blobs import rewrap
 from .encrypted import Encrypted
 from .keys import Key, Keyring
 from .signed import Signed

@@ -9,7 +9,7 @@ import hmac
 from typing import ClassVar, Final
 
 from ..state.codec import DOMAIN, HEADER_BYTES, SUITE_HMAC_SHA256, Binding, BlobLimits, authenticated, refused
-from .context import bound_pieces, check_age, check_max_age, pae
+from .binding import bound_pieces, check_age, check_max_age, pae
 from .keys import Keyring
 
 __all__ = ["Signed"]

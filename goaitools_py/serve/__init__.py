@@ -5,7 +5,7 @@ Owns: this door. Must never know: an HTTP server, or who your users are. It need
 
 from __future__ import annotations
 
-from ..base.extras import lacking
+from ..base.advice import missing_extra_error
 
 try:
     from .app import ServeApp, serve
@@ -15,7 +15,7 @@ try:
     from .serve_limits import ServeLimits
     from .stateless import Revisions, StatelessApp
 except ModuleNotFoundError as error:
-    raise lacking(error, "goaitools_py.serve", "serve") from None
+    raise missing_extra_error(error, "goaitools_py.serve", "serve") from None
 
 __all__ = [
     "Caller",

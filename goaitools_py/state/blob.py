@@ -1,24 +1,16 @@
 """Write segments as a blob, and read them again: the envelope of a stored conversation.
 
-Owns: header, segment heads, compression, format versions. Must never know: a message, any JSON, or how a
-body is protected (that is the codec's part).
+Owns: segments with their heads and their compression, and the order of the pieces. Must never know: a
+message, any JSON, or how a body is protected (that is the codec's part).
 
 One blob is one value for one database column. Each later release reads what this release has written.
-Integers in the header are big-endian; a *varint* is unsigned LEB128 in its shortest form, below 2**32.
+A *varint* is unsigned LEB128 in its shortest form, below 2**32.
 
 ::
 
     blob    =  header 16  |  seal  |  [directory]  |  body  |  parts    (each suite has a seal of its own)
 
-    header     0   4  magic        F5 47 41 53; F5 never occurs in UTF-8, so a text column refuses it
-               4   1  version      1; a newer release writes a greater one, and that is not damage
-               5   1  suite        00 plain, 11 HMAC-SHA-256, 21 AES-256-GCM; fixes every algorithm
-               6   1  compression  00 none, 01 zstd, 02 zstd with shipped dictionary 1;
-                                   80-FF are reserved for users' own dictionaries
-               7   1  flags        bit 0: there is a directory; the others 0
-               8   4  decoded_len  sum of all raw_len of the body; 0 in suite 21, where only the body says it
-              12   4  key_id       0 in suite 00
-
+    header     see the module `blob_header`
     plain seal =  SHA-256("goaitools/state/v1" | header | dictionary's SHA-256, if one is used
                           | directory | body)[:16]
                   It finds accidents. It does not stop an attacker, who can write a new digest too.
@@ -47,7 +39,6 @@ limits.
 from __future__ import annotations
 
 import enum
-import struct
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final
@@ -55,8 +46,9 @@ from typing import Final
 from msgspec.structs import force_setattr
 
 from ..base.values import Value
-from ..types.errors import StateAuthError, StateCorruptError, StateError, StateFormatError
+from ..types.errors import StateCorruptError, StateError
 from . import frames
+from .blob_header import HAS_DIRECTORY, NEWEST, Header, check_header, given_bytes, read_header
 from .codec import (
     HEADER_BYTES,
     LIMITS,
@@ -64,38 +56,26 @@ from .codec import (
     SEAL_BYTES,
     SUITE_AES_256_GCM,
     SUITE_PLAIN,
-    SUITES,
     Binding,
     BlobLimits,
     Codec,
     check_limit,
     refused,
 )
-from .formats import FORMAT_VERSIONS, NEWEST, brought_up, written
+from .frames import read_varints, varints
 from .media import Media
 from .parts import INLINE, Part, check_parts, directory_of, read_directory, sealed_for, with_bytes
-from .varints import read_varints, varints
 
 __all__ = [
-    "FORMAT_VERSIONS",
-    "HAS_DIRECTORY",
     "IGNORABLE",
-    "Header",
     "Kind",
     "Segment",
     "compression_of",
     "decode",
     "decode_whole",
     "encode",
-    "may_take_long",
-    "peek",
     "segment",
 ]
-
-MAGIC: Final = b"\xf5GAS"
-HAS_DIRECTORY: Final = 0x01
-_HEADER: Final = struct.Struct(">4sBBBBII")
-
 
 # ------------------------------------------------------------------------------------------- values
 
@@ -117,26 +97,6 @@ _KINDS: Final = tuple(Kind)
 
 IGNORABLE: Final = range(32, 64)
 """The kinds of segments that later releases may add. This release carries these segments unchanged."""
-
-
-class Header(Value, frozen=True, kw_only=True):
-    """The first 16 bytes of a blob. `peek` gives them unverified.
-
-    If `version` is not in `FORMAT_VERSIONS`, the other fields may mean something else.
-    """
-
-    version: int
-    suite: int
-    compression: int
-    flags: int = 0
-    decoded_len: int
-    key_id: int = 0
-
-    def pack(self) -> bytes:
-        """Write the 16 bytes of the header."""
-        return _HEADER.pack(
-            MAGIC, self.version, self.suite, self.compression, self.flags, self.decoded_len, self.key_id
-        )
 
 
 class Segment(Value, frozen=True, kw_only=True, eq=False):
@@ -277,23 +237,24 @@ def encode(
         ValueError: The segments are not in order, or the binding does not suit the codec.
     """
     compression = compression_of(codec)
-    version, (segments, parts) = written(codec, segments, parts)
     segments = [_recompressed(each, compression) for each in segments]
     previous: int | None = None
     for each in segments:
+        # A reader refuses another order, and by then the turn was paid for. So the writer refuses it first.
         if not _may_follow(previous, each.kind):
             found = ", ".join(_name(s.kind) for s in segments)
             raise ValueError(f"segments stand in the order {found}; expected ascending kinds from meta on")
         previous = each.kind
     if previous is None:
         raise ValueError("a state needs at least its meta segment")
+    # Before the seal: a state that is too large must raise while the caller still has the one before it.
     decoded_len = _check_totals(segments, limits)
     if parts:
         parts = [sealed_for(part, codec, compression, binding) for part in parts]
         parts = sorted(parts, key=_kind_of)
         check_parts(parts, limits)
     header = Header(
-        version=version,
+        version=NEWEST,
         suite=codec.suite,
         compression=compression,
         flags=HAS_DIRECTORY if parts else 0,
@@ -304,6 +265,8 @@ def encode(
         directory = directory_of(parts)
         blob = codec.seal(header.pack(), b"".join(body), binding, directory)
         end = HEADER_BYTES + SEAL_BYTES[codec.suite]
+        # The seal covers the directory with the digests, not the parts. So a turn verifies a blob without
+        # a look at megabytes of archive, and compares the digest of a part when it opens the part.
         inline = [part.stored for part in parts if part.place == INLINE]
         blob = b"".join((blob[:end], directory, memoryview(blob)[end:], *inline))
     else:
@@ -401,25 +364,25 @@ def decode_whole(
     limits: BlobLimits = LIMITS,
 ) -> tuple[tuple[Segment, ...], tuple[Part, ...]]:
     """As `decode`, with the parts. No part is opened or compared with its digest."""
-    source = _bytes(blob)
+    source = given_bytes(blob)
     parts: tuple[Part, ...] = ()
     try:
+        # The size comes first: the time of each later step grows with it.
         check_limit("max_blob_bytes", limits.max_blob_bytes, len(source))
-        header = _header(source)
-        _check_header(header, codec, limits)
+        header = read_header(source)
+        check_header(header, codec, limits)
         if header.flags:
             body, parts = _opened(source, header, codec, binding, limits)
         else:
             body = codec.open(source, binding)
         segments = tuple(_segments(body, header, limits, source))
+        # The header of an encrypted blob does not tell the size of its text to a reader without the key.
         if header.suite != SUITE_AES_256_GCM:
             _check_decoded_len(segments, header)
-        if header.version != NEWEST:
-            older = brought_up(header.version, segments, parts)
-            segments, parts = tuple(older[0]), tuple(older[1])
     except StateError as error:
         error.blob = source
         raise
+    # Each reader needs the meta. If it does not inflate, the blob fails here, before a turn begins.
     segments[0].raw()
     return segments, parts
 
@@ -441,125 +404,11 @@ def _opened(
     if found is None:
         raise refused()  # the error of every failed authentication: an attacker learns nothing
     listed, at = found
+    # Only lengths were used so far. A false length moves the border of the body, and the seal fails.
     parts, end = with_bytes(listed, source)
     body = codec.open(source[:seal_end] + source[at:end], binding, source[seal_end:at])
     check_parts(parts, limits)
     return body, parts
-
-
-def peek(blob: bytes | bytearray | memoryview) -> Header:
-    """Read a blob's header without verifying anything but its magic.
-
-    Raises:
-        StateFormatError: It is not a blob.
-        StateCorruptError: It ends within the header.
-        TypeError: It is neither bytes nor text.
-    """
-    source = _bytes(blob)
-    try:
-        return _header(source)
-    except StateError as error:
-        error.blob = source
-        raise
-
-
-def may_take_long(blob: bytes, *, unknown: bool = False) -> bool:
-    """True if reading meta data, inbox and open turn of a blob may take more than some milliseconds.
-
-    The header alone decides, so it costs a microsecond. Text of conversations is inflated to three to six
-    times its stored bytes. The header of an encrypted blob does not say to how many: `unknown`
-    is the answer for a small one. A thread for it costs a turn more than it gains, because who can encrypt
-    does not forge states.
-    """
-    if len(blob) < HEADER_BYTES or blob[:4] != MAGIC:
-        return False
-    if blob[5] == SUITE_AES_256_GCM:
-        return unknown or len(blob) > _LONG_BYTES // 8
-    decoded = int.from_bytes(blob[8:12], "big")
-    return decoded > _LONG_BYTES or decoded > max(_LONG_BYTES // 8, _INFLATED * len(blob))
-
-
-_LONG_BYTES: Final = 2 * 2**20
-_INFLATED: Final = 16
-
-
-def _bytes(blob: object) -> bytes:
-    if isinstance(blob, bytes):
-        return blob
-    if isinstance(blob, (bytearray, memoryview)):
-        return bytes(blob)
-    if isinstance(blob, str):
-        text = blob.encode("utf-8", "surrogatepass")
-        raise StateFormatError(f"a state is bytes, but this is text; {_likely_damage(text)}", blob=text)
-    raise TypeError(f"a state must be bytes, bytearray or memoryview, not {type(blob).__name__}")
-
-
-_BINARY: Final = "use a binary column or file mode"
-_JSON: Final = (
-    "it is JSON; states.import_state takes what export_state wrote, read with json.loads, and "
-    "states.import_goaitools_state what the Go library goaitools wrote"
-)
-_REPR: Final = "it is the repr of a bytes object; store the bytes themselves, never str(state)"
-_DAMAGES: Final = (
-    (b"SQLite format 3\0", "it is a database of SQLite; SQLiteStore(path) reads the states in it"),
-    (b"gas1.", "it is the text form; state_from_text gives its bytes"),
-    (b"9UdBU", "it is base64; decode it with base64.b64decode before passing it on"),
-    (b"\\xf5474153", r"it is PostgreSQL's \x form; use a bytea column, or bytes.fromhex behind the \x"),
-    (b"f5474153", "it is hexadecimal; decode it with bytes.fromhex before passing it on"),
-    (b"F5474153", "it is hexadecimal; decode it with bytes.fromhex before passing it on"),
-    (b"b'\\xf5GAS", _REPR),
-    (b'b"\\xf5GAS', _REPR),  # Python writes "…" if there is a ' and no " among the bytes
-    (b"\xc3\xb5GAS", f"it was decoded as Latin-1 and became UTF-8 on the way; {_BINARY}"),
-    (b"\xef\xbf\xbdGAS", f"it was decoded as UTF-8, which lost bytes; {_BINARY}"),
-    (b"\xed\xb3\xb5GAS", f"it was decoded with surrogateescape; {_BINARY}"),
-)
-_OTHERWISE: Final = f"expected it to start with {MAGIC.hex(' ').upper()}; check which value was passed"
-
-
-def _likely_damage(found: bytes) -> str:
-    if not found:
-        return "it is empty; pass state=None to start a conversation"
-    for start, damage in _DAMAGES:
-        if found.startswith(start):
-            return damage
-    return _JSON if found[:64].lstrip().startswith(b"{") else _OTHERWISE
-
-
-def _header(source: bytes) -> Header:
-    if source[:4] != MAGIC and not (source and MAGIC.startswith(source)):
-        raise StateFormatError(f"this is not a state; {_likely_damage(source)}")
-    if len(source) < HEADER_BYTES:
-        raise frames.corrupt(f"{len(source)} bytes are left of a {HEADER_BYTES}-byte header")
-    _, version, suite, compression, flags, decoded_len, key_id = _HEADER.unpack_from(source)
-    return Header(
-        version=version,
-        suite=suite,
-        compression=compression,
-        flags=flags,
-        decoded_len=decoded_len,
-        key_id=key_id,
-    )
-
-
-def _check_header(header: Header, codec: Codec, limits: BlobLimits) -> None:
-    if header.version not in FORMAT_VERSIONS:
-        if header.version == 0:
-            raise frames.corrupt("it states format version 0, which never existed")
-        raise frames.newer(f"format version {header.version}", f"at most {max(FORMAT_VERSIONS)}")
-    if header.suite not in SUITES:
-        raise frames.newer(f"suite 0x{header.suite:02x}", ", ".join(f"0x{suite:02x}" for suite in SUITES))
-    if header.suite != codec.suite:
-        raise StateAuthError(
-            f"state is {SUITES[header.suite]} (suite 0x{header.suite:02x}), but the codec opens suite "
-            f"0x{codec.suite:02x} only; pass the codec that it was written with"
-        )
-    if header.compression not in frames.DICTIONARIES:
-        known = ", ".join(f"0x{known:02x}" for known in frames.DICTIONARIES)
-        raise frames.newer(f"compression 0x{header.compression:02x}", known)
-    if header.flags & ~HAS_DIRECTORY:
-        # A newer release may have given a bit a meaning. So this is not damage, and the blob must be kept.
-        raise frames.newer(f"flags 0x{header.flags:02x}", "0x00 or 0x01")
-    check_limit("max_decoded_bytes", limits.max_decoded_bytes, header.decoded_len)
 
 
 def _segments(body: bytes, header: Header, limits: BlobLimits, source: bytes) -> Iterator[Segment]:
@@ -573,6 +422,7 @@ def _segments(body: bytes, header: Header, limits: BlobLimits, source: bytes) ->
         if not _may_follow(previous, kind):
             raise frames.corrupt(f"segment kind {number} stands where it may not")
         previous = kind
+        # Before a byte is copied: a forged head may state sizes of 4 GiB.
         if not 1 <= stored_len <= raw_len:
             raise frames.corrupt(f"a segment states {stored_len} stored for {raw_len} raw bytes")
         if stored_len > len(body) - at:
@@ -584,6 +434,7 @@ def _segments(body: bytes, header: Header, limits: BlobLimits, source: bytes) ->
         count += 1
         decoded_len += raw_len
         entries_total += entries
+        # With each head, not at the end: a body may hold millions of heads.
         _check_sums(limits, count, decoded_len, entries_total)
 
         head, stored = body[start:at], body[at : at + stored_len]
@@ -593,6 +444,8 @@ def _segments(body: bytes, header: Header, limits: BlobLimits, source: bytes) ->
         elif header.compression == frames.NONE:
             raise frames.corrupt("a segment is compressed in a blob that says it is not")
         else:
+            # Now, though nothing is inflated yet. A frame with another size than its head would be inflated
+            # later, when the sums count as checked.
             raw = None
             frames.check_frame(stored, raw_len)
         yield Segment(

@@ -11,9 +11,8 @@ from typing import Any, Final
 
 from ..base.values import Value, replace
 from ..types.messages import Usage
-from .bounds import MAX_COUNT
 from .letters import ASSISTANT, TOOL, USER
-from .row_ends import iteration_end
+from .row_codec import MAX_COUNT, iteration_end
 
 __all__ = [
     "FACTS",

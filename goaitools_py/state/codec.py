@@ -248,6 +248,7 @@ class Plain(Given, frozen=True, kw_only=True):
                 f"state is damaged: the digest does not match, so some of its {len(blob)} bytes were changed "
                 f"or others are missing; {frames.RESTORE}"
             )
+        # Behind the digest, so that a changed byte is named as damage, and not as a key.
         if header[12:] != bytes(4):
             raise StateCorruptError(
                 f"state is damaged: a plain blob names a key, expected none; {frames.RESTORE}"

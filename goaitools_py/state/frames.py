@@ -1,7 +1,8 @@
-"""zstd frames: compressed with a level and dictionary 1, inflated within exact bounds.
+"""The encodings inside of a blob: zstd frames within exact bounds, and numbers as varints.
 
-Owns: zstd contexts, the shipped dictionaries by compression byte, the checks that bound memory.
-Must never know: the segment or part that a frame belongs to.
+Owns: zstd contexts, the shipped dictionaries by compression byte, the checks that bound memory, and the
+strict reading of unsigned LEB128 in its shortest form, below 2**32. Must never know: the segment or part that
+a frame or a number belongs to.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ __all__ = [
     "corrupt",
     "inflate",
     "newer",
+    "read_varints",
+    "varints",
 ]
 
 NONE: Final = 0x00
@@ -155,10 +158,13 @@ def check_frame(stored: bytes, raw_len: int) -> None:
         frame = zstandard.get_frame_parameters(stored)
     except zstandard.ZstdError:
         raise corrupt("the header of a zstd frame cannot be read") from None
+    # The head's size was counted against the limits, and zstd allocates the frame's size.
     if frame.content_size != raw_len:
         raise corrupt(f"a zstd frame states another size than its segment, which says {raw_len} bytes")
+    # zstd allocates the window before the first byte is inflated.
     if frame.window_size > MAX_WINDOW_BYTES:
         raise corrupt(f"a zstd frame asks for a window beyond {MAX_WINDOW_BYTES} bytes")
+    # One form for each content: a frame with more in its header is not from a writer of this format.
     if frame.dict_id or frame.has_checksum:
         raise corrupt("a zstd frame has a checksum or a dictionary id, which this format leaves out")
 
@@ -169,6 +175,42 @@ def inflate(stored: bytes, raw_len: int, compression: int) -> bytes:
         raw = _decompressor(compression).decompress(stored, max_output_size=raw_len, allow_extra_data=False)
     except zstandard.ZstdError:
         raise corrupt(f"a zstd frame does not inflate to the {raw_len} bytes it states") from None
+    # A frame may end before its stated size. Later sums count on that size.
     if len(raw) != raw_len:
         raise corrupt(f"a segment inflates to {len(raw)} bytes, expected {raw_len}")
     return raw
+
+
+def varints(*numbers: int) -> bytes:
+    """The numbers, one behind the other."""
+    out = bytearray()
+    for number in numbers:
+        while number > 0x7F:
+            out.append(number & 0x7F | 0x80)
+            number >>= 7
+        out.append(number)
+    return bytes(out)
+
+
+def read_varints(data: bytes, at: int, count: int) -> tuple[list[int], int]:
+    """Read `count` numbers. Give them, and the place of the next byte. Raises `StateCorruptError`."""
+    numbers: list[int] = []
+    number = shift = 0
+    for byte in data[at : at + 5 * count]:
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte > 0x7F:
+            shift += 7
+            if shift > 28:
+                break
+            continue
+        # Each number has one form. With two, equal states could have different digests.
+        if (byte == 0 and shift) or number >= 2**32:
+            break
+        numbers.append(number)
+        if len(numbers) == count:
+            return numbers, at
+        number = shift = 0
+    else:
+        raise corrupt("the head of a segment is cut off")
+    raise corrupt("a number in the head of a segment is too long")

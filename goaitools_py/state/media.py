@@ -103,11 +103,14 @@ def _cut(entry: bytes, media: dict[bytes, Medium]) -> bytes:
             continue
         start = piece.rfind(b",") + 1 if piece.startswith(b"data:") else 0
         text = piece[start:]
+        # A digest of the decoded bytes is enough only if they give back the same text. So text that is not
+        # canonical base64 stays where it is.
         decoded = _decoded(text)
         if decoded is None:
             continue
         name = digest_of(decoded)
         if name not in media:
+            # The first use decides the place of a medium, so equal histories give equal blobs.
             media[name] = Medium(new_part(MEDIA, decoded, 1))
         pieces[place] = b"%s\xff%s\xff" % (piece[:start], name)
         is_cut = True
@@ -144,6 +147,7 @@ def _split(data: bytes) -> list[bytes]:
     if marks % 2 or marks // 2 * _REFERENCE_BYTES > len(data):  # before each mark becomes a piece
         raise _invalid("bytes that no text has")
     pieces = data.split(MARK)
+    # The size of the text with its media was, or will be, computed from this length.
     if any(len(name) != _DIGEST_CHARACTERS for name in pieces[1::2]):
         raise _invalid("bytes that no text has")
     return pieces

@@ -60,6 +60,7 @@ def media_of(meta: Meta, parts: Sequence[Part], codec: Codec, binding: Any = Non
         row.digest.encode(): Medium(part, codec, binding)
         for row, part in zip(meta.media, found, strict=False)
     }
+    # Also equal digests in two rows end here: they would leave a part without a row.
     if not len(media) == len(meta.media) == len(found):
         raise StateInvalidError("the media of the state do not match their parts; the state cannot be used")
     return media
@@ -73,6 +74,7 @@ def resolved(segments: Sequence[Segment], media: Media, limits: BlobLimits) -> l
         StateTooLargeError: The entries are larger than a state may be, with all media put back.
     """
     found = [with_media(segment, media) for segment in segments]
+    # Before anything is put back: one medium of 8 MiB may be named by a thousand entries.
     size = sum([segment.raw_len + segment.added for segment in found])
     check_limit("max_decoded_bytes", limits.max_decoded_bytes, size)
     return found
@@ -144,6 +146,7 @@ def with_rows(
         if len(kept) < most and size <= room:
             kept[name] = None
             room -= size
+    # Media without room go back into their entries. Nothing is lost, and the limit of the entries decides.
     gone = named.keys() - kept.keys()
     if gone:
         segments = [_without(segment, gone) for segment in segments]

@@ -3,7 +3,7 @@
 Owns: the bounds of the meta data's fields as they are written, and the keys of a later release. Must never
 know: the meaning of a field to a turn.
 
-The segment is one JSON object. `later` reads it once more where the strict reader refuses it.
+The segment is one JSON object. `forward_compat` reads it once more where the strict reader refuses it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ import msgspec
 from ..base.json_scan import is_shallow
 from ..base.rawjson import RawJSONError
 from . import blob as blobs
-from . import later
+from . import forward_compat
 from .blob import Kind, Segment
-from .bounds import MAX_NAME, bounded, bounded_row
 from .records import CutRow, Meta
-from .row_json import REFUSALS, as_json
+from .row_codec import MAX_NAME, REFUSALS, as_json, bounded, bounded_row
 
 __all__ = ["meta_bytes", "meta_of", "meta_segment"]
 
@@ -36,7 +35,7 @@ def meta_segment(meta: Meta, extras: Mapping[str, msgspec.Raw]) -> Segment:
     """Write the meta data as a segment. `extras`: the keys of a later release, byte for byte."""
     raw = as_json(_writable(meta))
     if extras:
-        raw = later.with_members(raw, extras)
+        raw = forward_compat.with_members(raw, extras)
     return blobs.segment(Kind.META, raw, 0)
 
 
@@ -90,14 +89,17 @@ def meta_of(segment: Segment) -> tuple[Meta, Mapping[str, msgspec.Raw]]:
     if meta is not None:
         return meta, {}
     with suppress(RawJSONError):
-        own, extras = later.split_object(raw, _META_KEYS)
+        own, extras = forward_compat.split_object(raw, _META_KEYS)
         if extras and (meta := _known(own)) is not None:
             return meta, extras
-    raise later.refused_meta(raw)
+    # The rest is damage, or a value of a later release, which must not count as damage: `on_bad_state`
+    # would begin a fresh conversation over it.
+    raise forward_compat.refused_meta(raw)
 
 
 def _known(raw: bytes) -> Meta | None:
     """The meta data in an object that has only keys of this release; None if it breaks a rule."""
+    # Before msgspec reads it: C reads deeper JSON than Python can write again.
     if not is_shallow(raw):
         return None
     try:
@@ -118,4 +120,4 @@ def _ends_well(rows: Sequence[tuple[Any, ...]]) -> bool:
     """Tell whether each row ends with its own elements, as almost always, or with one object behind them."""
     if not any(map(_MORE, rows)):
         return True
-    return all(not row[-1] or later.is_object(row[-1]) for row in rows)
+    return all(not row[-1] or forward_compat.is_object(row[-1]) for row in rows)

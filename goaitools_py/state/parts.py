@@ -31,7 +31,7 @@ from ..base.values import Value, replace
 from ..types.errors import StatePartMissingError, StateTooLargeError
 from . import frames
 from .codec import SUITE_AES_256_GCM, Binding, BlobLimits, Codec, PartCodec, check_limit
-from .varints import read_varints, varints
+from .frames import read_varints, varints
 
 __all__ = [
     "ARCHIVE",
@@ -165,7 +165,9 @@ def opened_part(part: Part, codec: Codec, binding: Binding = None) -> Part:
 def _packed(kind: int, raw: bytes, entries: int, compression: int) -> Part:
     stored = raw
     if compression == frames.ZSTD_DICTIONARY_1:
-        stored = min(frames.compress(raw, _MEDIA if kind == MEDIA else _ARCHIVED), raw, key=len)
+        # Of two with one length `min` takes the first. It must be the raw bytes: a reader takes stored bytes
+        # of that length for raw ones.
+        stored = min(raw, frames.compress(raw, _MEDIA if kind == MEDIA else _ARCHIVED), key=len)
     return Part(
         kind=kind,
         entries=entries,
@@ -201,6 +203,7 @@ def _opened(part: Part, codec: Codec, binding: Binding) -> bytes | memoryview:
         return part.stored  # a new part, not protected yet
     if not part.stored:
         raise part_missing(part)
+    # A store that keeps parts beside the blobs may give the part of another conversation, or an old one.
     if hashlib.sha256(part.stored).digest() != part.digest:
         raise frames.corrupt(f"a part (kind {part.kind}) does not have the bytes that its digest names")
     if part.suite != SUITE_AES_256_GCM:
@@ -238,6 +241,8 @@ def sealed_for(part: Part, codec: Codec, compression: int, binding: Binding) -> 
         is_old = is_encrypted and part.is_here and key_id_of(part) != codec.key_id
         if part.place == ELSEWHERE or not is_old:
             return part
+    # Encryption takes a new nonce each time. A part that was encrypted twice would have two digests, and a
+    # store of parts would keep it twice.
     if part._made is not None and part._made[0] is codec and part._made[1] == binding:
         return part._made[2]
     if not part.is_here:
@@ -296,6 +301,7 @@ def read_directory(
     if not count:
         raise frames.newer("a directory without parts", "at least one")
     check_limit("max_segments", limits.max_segments, count)
+    # Before the loop: a forged count may be 4 billion.
     if count * _ENTRY_BYTES > len(source) - at:
         raise frames.corrupt(f"its directory states {count} parts, and the blob ends before")
     parts: list[Part] = []
@@ -304,6 +310,7 @@ def read_directory(
         (kind, place, stored_len, raw_len, entries), at = read_varints(source, at, 5)
         digest = source[at : at + _DIGEST_BYTES]
         at += _DIGEST_BYTES
+        # `left` falls with each inline part, so lengths that add up to more than the blob end the loop early.
         if place == INLINE:
             left -= stored_len
         if at > left:
@@ -367,11 +374,13 @@ def check_parts(parts: Sequence[Part], limits: BlobLimits) -> None:
             raise frames.newer(f"a part of kind {part.kind}", "1, 64, 65, or one that may be ignored")
         if part.place not in (INLINE, ELSEWHERE):
             raise frames.newer(f"a part at place {part.place}", "0 or 1")
+        # Sealed history is read first, and media belong to the rows of the meta data by their order.
         if part.kind < previous:
             raise frames.corrupt("the parts of its directory are not in order")
         most = part.raw_len + (_SEAL_BYTES if part.suite == SUITE_AES_256_GCM else 0)
         if not 1 <= part.stored_len <= most or not part.raw_len:
             raise frames.corrupt(f"a part states {part.stored_len} stored for {part.raw_len} raw bytes")
+        # A part is inflated as a whole, so this bounds the memory of one read.
         if part.raw_len > MAX_PART_BYTES:
             raise frames.corrupt(f"a part states {part.raw_len} raw bytes, expected at most {MAX_PART_BYTES}")
         previous = part.kind
@@ -382,6 +391,7 @@ def check_parts(parts: Sequence[Part], limits: BlobLimits) -> None:
     check_limit("max_segments", limits.max_segments, len(parts))
     check_limit("max_archive_bytes", limits.max_archive_bytes, sizes[ARCHIVE])
     check_limit("max_media_bytes", limits.max_media_bytes, sizes[MEDIA])
+    # Each part alone may be within 8 MiB, and a thousand of them together would be gigabytes.
     if (found := inflated(parts)) > (most := most_inflated(limits)):
         raise StateTooLargeError(
             f"state is too large: its archive and media have {found} bytes inflated, expected at most "

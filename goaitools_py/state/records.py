@@ -17,10 +17,21 @@ import msgspec
 
 from ..base.values import Value, field
 from ..types.messages import CallKind, Part, ResultFlag, Usage
-from .bounds import MAX_LABEL, MAX_NAME, Count, Label, Name, bounded, bounded_row
 from .closed_turns import ClosedTurn, Iteration, TurnRecord
 from .letters import ASSISTANT
-from .row_ends import NO_MORE, cut_end, inbox_end, iteration_facts
+from .row_codec import (
+    MAX_LABEL,
+    MAX_NAME,
+    NO_MORE,
+    Count,
+    Label,
+    Name,
+    bounded,
+    bounded_row,
+    cut_end,
+    inbox_end,
+    iteration_facts,
+)
 
 __all__ = [
     "IDS_KEPT",
@@ -165,7 +176,7 @@ class Meta(Value, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_
     `failed`: class and code of the error of a turn that failed before a model accepted any of it. Other
     turns have them as their fact "failed".
     `ask_failed`: lengths at the last failed question of a compactor to a model, and since; see `questions`.
-    `rests`: a row for each compactor that rests; see `history.rewrite.resting`.
+    `rests`: a row for each compactor that rests; see `history.rewrite.backoff`.
     `title`, `about`: the application's texts about the conversation; a model never sees them.
     `models`: pairs (endpoint family, model); empty while all iterations have `family` and `model`.
     `output`: the digest of the format that the last request asked its answer in; "" for text.

@@ -36,7 +36,7 @@ from . import blob as blobs
 from .blob import Kind, Segment
 from .closed_turns import UNSENT, TurnRecord
 from .codec import check_limit
-from .later import unreadable
+from .forward_compat import unreadable
 from .media import MARK, Media, added_by, cut_out, put_back, references
 from .turn_rows import letters_in, records_in
 
@@ -205,6 +205,7 @@ def entries_of(segment: Segment) -> list[bytes]:
 
 def _separate(segment: Segment, entries: memoryview) -> list[bytes]:
     text = bytes(entries)
+    # The head states the number, and limits were checked with it. A forged state may hold more.
     count = text.count(JOIN) + 1 if text else 0
     if count != segment.entries:
         raise StateInvalidError(
@@ -218,6 +219,7 @@ def turn_records(segment: Segment) -> list[TurnRecord]:
     records = records_in(columns_of(segment))
     if not all(record.entries for record in records):
         raise StateInvalidError("a turn has no entries; the state cannot be used")
+    # Else an entry would belong to another turn, or to no turn, and a cut would drop half a turn.
     if sum(record.entries for record in records) != segment.entries:
         raise StateInvalidError("the turn columns do not add up to the entries; the state cannot be used")
     return records
@@ -283,6 +285,7 @@ def _values(segment: Segment, most: int, *, is_exact: bool = False) -> int:
     found = _counted.get(key)
     if found is None:
         raw = segment.raw()
+        # The count begins anew in each line, so a forged state could gain by more lines.
         if is_exact and raw.count(b"\n") > segment.entries + 1:
             raise StateInvalidError("a segment has more lines than entries; the state cannot be used")
         found = values_of_lines(raw, most) if is_exact else separators(raw)

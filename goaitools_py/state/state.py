@@ -20,11 +20,9 @@ from . import blob as blobs
 from .blob import Kind, Segment
 from .closed_turns import ClosedTurn, with_few_numbers
 from .codec import LIMITS, PLAIN, BlobLimits, Codec, check_limit, refused
-from .inbox_segment import inbox_items, inbox_segment
 from .media import Media, Medium, cut_out
 from .media_rows import Written, media_of, resolved, with_rows
 from .meta_segment import meta_of, meta_segment
-from .open_segment import open_segment, open_turn
 from .parts import MEDIA, SEALED_HISTORY, Part
 from .records import RULES_VERSION, InboxItem, Meta, OpenTurn
 from .segments import (
@@ -40,6 +38,7 @@ from .segments import (
     with_media,
 )
 from .turn_rows import turn_columns
+from .unfinished_segments import inbox_items, inbox_segment, open_segment, open_turn
 
 __all__ = [
     "ConversationState",
@@ -154,6 +153,7 @@ def rebuild(state: ConversationState, turns: Sequence[ClosedTurn]) -> Conversati
     piles: list[_Pile] = []
     for turn in with_few_numbers(turns):
         if not piles or piles[-1].raw_len >= SEAL_BYTES:
+            # The same borders as of a history that grew turn by turn: equal histories give equal bytes.
             if len(piles) > 1 and piles[-2].raw_len < FULL_BYTES:
                 piles[-2].take(piles.pop())
             piles.append(_Pile())
@@ -226,6 +226,7 @@ def dump_state(
         # `encode` counts media as short references. The limit holds for entries with their media.
         size = added + sum([segment.raw_len for segment in segments])
         check_limit("max_decoded_bytes", limits.max_decoded_bytes, size)
+    # The reader has the same limit. A state beyond it could be saved, and never be read again.
     check_values(segments, limits.max_values)
     return blobs.encode(segments, parts, codec=codec, binding=binding, limits=limits)
 
@@ -277,6 +278,7 @@ def load_state(
     segments, parts = blobs.decode_whole(blob, codec=codec, binding=binding, limits=limits)
     meta, extras = meta_of(segments[0])
     try:
+        # Before the provider API is compared: an old or replayed state must not be converted either.
         codec.check_age(meta.created + meta.updated)
         _check_revision(meta, min_revision)
     except StateAuthError as error:
@@ -299,6 +301,7 @@ def load_state(
     own: Sequence[Segment] = segments[1:]
     if sum(map(RAW_LEN, (*sealed, *segments))) > limits.max_values:  # fewer bytes cannot hold more values
         _check_values([*sealed, *segments], limits, blob)
+    # Also parts without rows must be looked at: rows and parts that do not match are damage.
     if meta.media or (parts and any(part.kind == MEDIA for part in parts)):
         sealed, own = _resolved(meta, parts, sealed, own, codec, binding, limits)
     hot: Segment | None = None

@@ -11,9 +11,9 @@ Owns: the rows of turns and iterations. Must never know: an entry, or where the 
 began, `start` milliseconds since the turn began, `ms` how long the model took. `more` is one JSON object, to
 which later releases add names; it is left out while it is empty.
 
-The rows are checked on their first use, strictly. Where the strict reader refuses a row, `later` reads it
-once more: it keeps the names of a later release byte for byte, and raises `StateVersionError` for a value
-that this release cannot understand.
+The rows are checked on their first use, strictly. Where the strict reader refuses a row, `forward_compat`
+reads it once more: it keeps the names of a later release byte for byte, and raises `StateVersionError` for a
+value that this release cannot understand.
 """
 
 from __future__ import annotations
@@ -28,14 +28,12 @@ from ..base import rawjson
 from ..base.values import replace
 from ..types.errors import StateError
 from ..types.messages import Usage
-from . import later
-from .bounds import MAX_COUNT, Count, bounded, bounded_row
+from . import forward_compat
 from .closed_turns import FACTS, Iteration, TurnRecord
-from .later import raw_facts, unreadable
+from .forward_compat import raw_facts, unreadable
 from .letters import LETTERS
 from .records import usage_of
-from .row_ends import NO_MORE
-from .row_json import as_json, decoded
+from .row_codec import MAX_COUNT, NO_MORE, Count, as_json, bounded, bounded_row, decoded
 
 __all__ = [
     "IterationRow",
@@ -147,12 +145,12 @@ def records_in(columns: bytes) -> list[TurnRecord]:
 
 
 def _refused_turns(data: bytes) -> StateError:
-    return later.refused_rows(data, "the turn columns")
+    return forward_compat.refused_rows(data, "the turn columns")
 
 
 def are_known(rows: Sequence[IterationRow]) -> bool:
     """Tell whether each row ends with its own elements, or with one object behind them."""
-    return all(not row.more or later.is_object(row.more) for row in rows)
+    return all(not row.more or forward_compat.is_object(row.more) for row in rows)
 
 
 def checked_facts(facts: dict[str, Any]) -> dict[str, Any]:

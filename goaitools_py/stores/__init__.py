@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from ..base.extras import lacking
+from ..base.advice import missing_extra_error
 from ..types.errors import LeaseHeldError, TurnStoppedError
 from .base import (
     AsyncCombining,
@@ -130,7 +130,7 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if not extra:
             raise
-        raise lacking(error, name, extra) from None
+        raise missing_extra_error(error, name, extra) from None
 
 
 def _loaded(name: str) -> Any:

@@ -17,7 +17,7 @@ from secrets import token_hex
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast
 
-from ..base.extras import lacking
+from ..base.advice import missing_extra_error
 from ..base.watch import Watch
 from ..types.errors import StoreError
 from .base import RowFacts, Stored, StoredHead, StoredPage, StoredPart
@@ -114,7 +114,7 @@ class PostgresStore:
         try:
             from psycopg_pool import ConnectionPool
         except ModuleNotFoundError as error:
-            raise lacking(error, "PostgresStore", "psycopg") from None
+            raise missing_extra_error(error, "PostgresStore", "psycopg") from None
         options: dict[str, Any] = {"autocommit": True, "client_encoding": "UTF8"}
         if "connect_timeout" not in named_in(url):
             options["connect_timeout"] = max(2, ceil(timeout))
@@ -433,7 +433,7 @@ class AsyncPostgresStore:
         try:
             import asyncpg
         except ModuleNotFoundError as error:
-            raise lacking(error, "AsyncPostgresStore", "asyncpg") from None
+            raise missing_extra_error(error, "AsyncPostgresStore", "asyncpg") from None
         make = partial(
             asyncpg.create_pool,
             url,

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from inspect import iscoroutinefunction
 from typing import Any, Final
 
-from ..base.addresses import is_clear
+from ..base.display import is_clear
 from ..base.process import Process, this_process
 from ..types.errors import StoreError, StoreUnavailableError
 from . import common

@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Protocol
 
-from ..base.again import once_more, once_more_async
-from ..base.undisturbed import PATIENCE, AsyncUndisturbed
+from ..base.interrupts import run_twice, run_twice_async
+from ..base.late_calls import PATIENCE, AsyncUndisturbed
 from ..types.errors import StoreUnavailableError
 
 __all__ = ["held", "held_async", "taking", "taking_async"]
@@ -47,7 +47,7 @@ def taking(lease: Taken) -> Iterator[None]:
     except BaseException as exc:
         if lease.is_taken or not isinstance(exc, Exception):
             with suppress(Exception):  # then it ends by itself
-                once_more(lease.release)
+                run_twice(lease.release)
         raise
 
 
@@ -74,7 +74,7 @@ async def taking_async(
     """
 
     async def give_back() -> None:
-        from ..base.late import await_within  # it loads asyncio
+        from ..base.late_calls import await_within
 
         if rest is not None:
             await rest()
@@ -86,7 +86,7 @@ async def taking_async(
     except BaseException as exc:
         if lease.is_taken or not isinstance(exc, Exception):
             with suppress(Exception):
-                await once_more_async(give_back)
+                await run_twice_async(give_back)
         raise
 
 

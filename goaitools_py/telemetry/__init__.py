@@ -3,11 +3,11 @@
 Owns: `Telemetry`. Must never know: an exporter.
 """
 
-from ..base.extras import lacking
+from ..base.advice import missing_extra_error
 
 try:
     from .telemetry import Telemetry
 except ModuleNotFoundError as error:
-    raise lacking(error, "Telemetry", "otel") from None
+    raise missing_extra_error(error, "Telemetry", "otel") from None
 
 __all__ = ["Telemetry"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from opentelemetry import metrics, trace
 
-from ..base.version import __version__
+from ..base import __version__
 from ..turn.plan import Watch
 from .attributes import Meters
 from .conventions import SCHEMA_URL

@@ -13,12 +13,12 @@ from typing import NamedTuple, TypeAlias
 from ..backends.base import Dialect, FaultKind, ProtocolFault, Reply
 from ..base import rawjson
 from ..base.values import Value
-from ..types.render import plain
+from ..types.render import valid_text
 
 __all__ = [
     "CANARY",
-    "Case",
-    "Check",
+    "DialectCase",
+    "DialectCheck",
     "DialectSamples",
     "SampleError",
     "SampleReply",
@@ -81,7 +81,7 @@ class DialectSamples(Value, frozen=True, kw_only=True):
     errors: tuple[SampleError, ...]
 
 
-class Case(NamedTuple):
+class DialectCase(NamedTuple):
     """The input of a check."""
 
     dialect: Dialect
@@ -103,18 +103,18 @@ class Case(NamedTuple):
 Findings: TypeAlias = Iterator[str]
 
 
-class Check(NamedTuple):
+class DialectCheck(NamedTuple):
     """One requirement of the protocol, and the function that looks for violations."""
 
     wants: str
-    run: Callable[[Case], Findings]
+    run: Callable[[DialectCase], Findings]
 
 
-def check(wants: str) -> Callable[[Callable[[Case], Findings]], Check]:
+def check(wants: str) -> Callable[[Callable[[DialectCase], Findings]], DialectCheck]:
     """Make a check of a generator that yields violations of the rule `wants`."""
 
-    def make(run: Callable[[Case], Findings]) -> Check:
-        return Check(wants, run)
+    def make(run: Callable[[DialectCase], Findings]) -> DialectCheck:
+        return DialectCheck(wants, run)
 
     return make
 
@@ -165,8 +165,8 @@ def flaws_of(reply: Reply) -> Findings:
     for name, text in (("text", reply.text), ("reasoning", reply.reasoning)):
         if not isinstance(text, str):
             yield f"{name} is {type(text).__name__}, not str"
-        elif plain(text) != text:
-            yield f"{name} holds half a surrogate pair, which cannot be encoded; render.plain mends it"
+        elif valid_text(text) != text:
+            yield f"{name} holds half a surrogate pair, which cannot be encoded; render.valid_text mends it"
 
 
 def quoted_by(error: BaseException, words: Sequence[str]) -> str | None:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final
 
 from ..backends.base import Dialect, FaultKind, ProtocolFault, Reply
-from ._contract import CANARY, Case, Findings, check, described, flaws_of, outcome, quoted_by, shown
+from ._contract import CANARY, DialectCase, Findings, check, described, flaws_of, outcome, quoted_by, shown
 
 __all__ = ["CHECKS"]
 
@@ -73,7 +73,7 @@ _LARGE_BODIES: Final[Mapping[str, bytes]] = {
 
 
 @check("fault() says what an error status means, whatever the body is")
-def _statuses(case: Case) -> Findings:
+def _statuses(case: DialectCase) -> Findings:
     for status, (kinds, retryable) in _KINDS.items():
         for what, body in _ODD_BODIES.items():
             fault = case.dialect.fault(status, {}, body)
@@ -88,7 +88,7 @@ def _statuses(case: Case) -> Findings:
 
 
 @check("fault() reads when to try again from the header retry-after, in seconds")
-def _retry_after(case: Case) -> Findings:
+def _retry_after(case: DialectCase) -> Findings:
     for status in (429, 503):
         fault = case.dialect.fault(status, {"retry-after": "7"}, b"")
         if fault.retry_after != 7.0:
@@ -102,7 +102,7 @@ def _retry_after(case: Case) -> Findings:
 
 
 @check("fault(), reply() and feed() say of each sample error what it means")
-def _sample_errors(case: Case) -> Findings:
+def _sample_errors(case: DialectCase) -> Findings:
     for number, sample in enumerate(case.samples.errors):
         name = f"errors[{number}]"
         if sample.status >= 400:
@@ -122,7 +122,7 @@ def _sample_errors(case: Case) -> Findings:
 
 
 @check("reply() raises ProtocolFault, and nothing else, for a body that is no reply; its text quotes nothing")
-def _odd_bodies(case: Case) -> Findings:
+def _odd_bodies(case: DialectCase) -> Findings:
     for what, body in _ODD_BODIES.items():
         yield from _refused(what, partial(case.dialect.reply, body), [CANARY])
     for what, body in _LARGE_BODIES.items():
@@ -140,7 +140,7 @@ def _odd_bodies(case: Case) -> Findings:
 
 
 @check("feed() and finish() raise ProtocolFault, and nothing else, for bytes that are no stream")
-def _odd_streams(case: Case) -> Findings:
+def _odd_streams(case: DialectCase) -> Findings:
     for what, body in {**_ODD_BODIES, **_LARGE_BODIES}.items():
         for frame in (b"%b", b"%b\n\n", b"data: %b\n\n"):
             stream = frame % body
@@ -152,7 +152,7 @@ def _odd_streams(case: Case) -> Findings:
 
 
 @check("a decoder takes time in the length of an event, whatever way it is cut")
-def _long_event(case: Case) -> Findings:
+def _long_event(case: DialectCase) -> Findings:
     decoder = case.dialect.decoder()
     chunk = b"x" * 256
 
@@ -164,7 +164,7 @@ def _long_event(case: Case) -> Findings:
 
 
 @check("a reply with odd values in it is a ProtocolFault, or a reply that is well formed all the same")
-def _odd_values(case: Case) -> Findings:
+def _odd_values(case: DialectCase) -> Findings:
     for name, sample, _ in case.whole():
         words = [CANARY, *_words_of(sample.text)]
         for what, body in _mutants(sample.body):
@@ -172,7 +172,7 @@ def _odd_values(case: Case) -> Findings:
 
 
 @check("a stream with odd values in it is a ProtocolFault, or a reply that is well formed all the same")
-def _odd_events(case: Case) -> Findings:
+def _odd_events(case: DialectCase) -> Findings:
     for name, sample in case.streamed():
         words = [CANARY, *_words_of(sample.text)]
         for what, stream in _stream_mutants(sample.stream):
@@ -182,7 +182,7 @@ def _odd_events(case: Case) -> Findings:
 
 
 @check("view(), unsigned() and settled() read entries of any JSON object, or raise ValueError")
-def _odd_entries(case: Case) -> Findings:
+def _odd_entries(case: DialectCase) -> Findings:
     dialect = case.dialect
     hostile = [
         b"{}",

@@ -12,7 +12,7 @@ from typing import Final
 from ..backends import rules
 from ..backends.base import Reply
 from ..types.messages import user
-from ._contract import Case, Findings, check, flaws_of, shown
+from ._contract import DialectCase, Findings, check, flaws_of, shown
 from ._contract_writing import answers_to, history_of
 
 __all__ = ["CHECKS", "neutral"]
@@ -30,7 +30,7 @@ def neutral(reply: Reply) -> tuple[object, ...]:
 
 
 @check("reply() reads the text and the calls that the sample holds")
-def _reading(case: Case) -> Findings:
+def _reading(case: DialectCase) -> Findings:
     for name, sample, reply in case.whole():
         calls = tuple(call.name for call in reply.calls)
         if reply.text != sample.text:
@@ -46,13 +46,13 @@ def _reading(case: Case) -> Findings:
 
 
 @check("a reply's entries are lines of JSON, its call ids unique, its calls run only if they are whole")
-def _well_formed(case: Case) -> Findings:
+def _well_formed(case: DialectCase) -> Findings:
     for name, _, reply in case.whole():
         yield from (f"{name}: {flaw}" for flaw in flaws_of(reply))
 
 
 @check("reply() stores the provider's bytes, on one line each however they were laid out")
-def _verbatim(case: Case) -> Findings:
+def _verbatim(case: DialectCase) -> Findings:
     for name, sample, reply in case.whole():
         stored = b",\n".join(reply.entries)
         for piece in sample.kept:
@@ -67,7 +67,7 @@ def _verbatim(case: Case) -> Findings:
 
 
 @check("view() reads a reply's entries as one assistant message that says what the reply says")
-def _view(case: Case) -> Findings:
+def _view(case: DialectCase) -> Findings:
     for name, _, reply in case.whole():
         seen = case.dialect.view(reply.entries)
         if len(seen) != 1:
@@ -85,7 +85,7 @@ def _view(case: Case) -> Findings:
 
 
 @check("view() of a whole exchange finds its messages in order")
-def _view_of_an_exchange(case: Case) -> Findings:
+def _view_of_an_exchange(case: DialectCase) -> Findings:
     for name, _, reply in case.whole():
         asked = case.dialect.entries([user("Well?")])
         results = case.dialect.results(answers_to(reply.calls)) if reply.calls else []
@@ -96,7 +96,7 @@ def _view_of_an_exchange(case: Case) -> Findings:
 
 
 @check("without_calls() leaves the text, no call, and a history that the provider takes")
-def _without_calls(case: Case) -> Findings:
+def _without_calls(case: DialectCase) -> Findings:
     for name, _, reply in case.whole():
         cut = case.dialect.without_calls(reply)
         if not reply.calls:
@@ -117,7 +117,7 @@ def _without_calls(case: Case) -> Findings:
 
 
 @check("with_call_ids() changes the calls' ids, in the calls and in the entries, and nothing else")
-def _with_call_ids(case: Case) -> Findings:
+def _with_call_ids(case: DialectCase) -> Findings:
     for name, _, reply in case.whole():
         if not reply.calls:
             continue
@@ -142,7 +142,7 @@ def _with_call_ids(case: Case) -> Findings:
 
 
 @check("unsigned() gives one entry for each, the very same object where nothing is signed, and is idempotent")
-def _unsigned(case: Case) -> Findings:
+def _unsigned(case: DialectCase) -> Findings:
     own = history_of(case.dialect)
     if not _same_objects(case.dialect.unsigned(own), own):
         yield "entries of callers changed"
@@ -169,7 +169,7 @@ def _unsigned(case: Case) -> Findings:
 
 
 @check("settled() gives one entry for each, the very same object where nothing is cut, and is idempotent")
-def _settled(case: Case) -> Findings:
+def _settled(case: DialectCase) -> Findings:
     for name, _, reply in case.whole():
         entries = list(reply.entries)
         settled = case.dialect.settled(entries)
@@ -184,7 +184,7 @@ def _settled(case: Case) -> Findings:
 
 
 @check("what the dialect makes is a history that the wire's rules allow (check_history)")
-def _rules(case: Case) -> Findings:
+def _rules(case: DialectCase) -> Findings:
     dialect = case.dialect
     if dialect.wire not in rules.WIRES:
         return

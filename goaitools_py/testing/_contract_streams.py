@@ -12,7 +12,7 @@ from typing import Final
 
 from ..backends.base import Delta, Dialect, ProtocolFault, Reply, StreamDecoder
 from ..base import rawjson
-from ._contract import Case, Findings, SampleReply, check, described, flaws_of, outcome, shown
+from ._contract import DialectCase, Findings, SampleReply, check, described, flaws_of, outcome, shown
 from ._contract_replies import neutral
 
 __all__ = ["CHECKS"]
@@ -53,7 +53,7 @@ def _said(deltas: Iterable[Delta]) -> dict[str, str]:
 
 
 @check("a stream gives the same neutral reply as the same reply in one body")
-def _twins(case: Case) -> Findings:
+def _twins(case: DialectCase) -> Findings:
     for name, sample in case.streamed():
         decoder, deltas = _fed(case.dialect, [sample.stream])
         reply = decoder.finish()
@@ -100,7 +100,7 @@ def _value(arguments: str) -> object:
 
 
 @check("a stream gives the same reply whatever way its bytes are cut")
-def _any_cut(case: Case) -> Findings:
+def _any_cut(case: DialectCase) -> Findings:
     for name, sample in case.streamed():
         stream = sample.stream
         decoder, deltas = _fed(case.dialect, [stream])
@@ -132,7 +132,7 @@ def _random_chunks(stream: bytes, seed: int) -> list[bytes]:
 
 
 @check("finish() raises ProtocolFault (kind 'interrupted') unless the reply has come to its end")
-def _early_end(case: Case) -> Findings:
+def _early_end(case: DialectCase) -> Findings:
     for name, sample in case.streamed():
         stream = sample.stream
         decoder, _ = _fed(case.dialect, [stream])
@@ -165,7 +165,7 @@ def _early_end(case: Case) -> Findings:
 
 
 @check("is_done is true right after the terminal event, and nothing after it matters")
-def _done(case: Case) -> Findings:
+def _done(case: DialectCase) -> Findings:
     for name, sample in case.streamed():
         decoder, _ = _fed(case.dialect, [sample.stream])
         if not decoder.is_done:
@@ -180,7 +180,7 @@ def _done(case: Case) -> Findings:
 
 
 @check("each decoder has a stream of its own")
-def _apart(case: Case) -> Findings:
+def _apart(case: DialectCase) -> Findings:
     streams = [sample.stream for _, sample in case.streamed()]
     alone = [_fed(case.dialect, [stream])[0].finish() for stream in streams]
     decoders = [case.dialect.decoder() for _ in streams]
@@ -198,7 +198,7 @@ def _apart(case: Case) -> Findings:
 
 
 @check("an error event in a stream is a ProtocolFault of the right kind")
-def _error_events(case: Case) -> Findings:
+def _error_events(case: DialectCase) -> Findings:
     for number, sample in enumerate(case.samples.errors):
         if not sample.streamed:
             continue

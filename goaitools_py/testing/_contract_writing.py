@@ -24,9 +24,9 @@ from ..types.messages import (
     system,
     user,
 )
-from ..types.render import context_block, plain, with_context
-from ..types.tools import ProviderTool, ToolSpec
-from ._contract import CANARY, Case, Findings, check, one_line_object, shown
+from ..types.render import context_block, valid_text, with_context
+from ..types.request_parts import ProviderTool, ToolSpec
+from ._contract import CANARY, DialectCase, Findings, check, one_line_object, shown
 
 __all__ = ["CHECKS", "answers_to", "history_of"]
 
@@ -140,7 +140,7 @@ def _arrays(value: object) -> Iterator[list[Any]]:
 
 
 @check("wire and family are names, the same each time")
-def _names(case: Case) -> Findings:
+def _names(case: DialectCase) -> Findings:
     for name in ("wire", "family"):
         value = getattr(case.dialect, name)
         if not isinstance(value, str) or not value or value != getattr(case.dialect, name):
@@ -151,7 +151,7 @@ def _names(case: Case) -> Findings:
 
 
 @check("entries() encodes each message as one JSON object on one line")
-def _entries_are_lines(case: Case) -> Findings:
+def _entries_are_lines(case: DialectCase) -> Findings:
     messages = {**_MESSAGES, "a later system message": system("Be brief.\nNo lists.")}
     for what, message in messages.items():
         encoded = case.dialect.entries([message])
@@ -163,7 +163,7 @@ def _entries_are_lines(case: Case) -> Findings:
 
 
 @check("entries() encodes messages in order, each the same alone or among others, each time")
-def _entries_are_in_order(case: Case) -> Findings:
+def _entries_are_in_order(case: DialectCase) -> Findings:
     messages = list(_MESSAGES.values())
     together = case.dialect.entries(messages)
     alone = [entry for message in messages for entry in case.dialect.entries([message])]
@@ -176,7 +176,7 @@ def _entries_are_in_order(case: Case) -> Findings:
 
 
 @check("view() reads back what entries() wrote")
-def _view_of_entries(case: Case) -> Findings:
+def _view_of_entries(case: DialectCase) -> Findings:
     names = list(_MESSAGES)
     encoded = case.dialect.entries(list(_MESSAGES.values()))
     seen = case.dialect.view(encoded)
@@ -184,7 +184,7 @@ def _view_of_entries(case: Case) -> Findings:
         yield f"{len(encoded)} messages were read back as {len(seen)}"
         return
     for name, entry, message, back in zip(names, encoded, _MESSAGES.values(), seen, strict=True):
-        wanted = (message.role, plain(message.text), message.is_event, message.topic, message.event_id)
+        wanted = (message.role, valid_text(message.text), message.is_event, message.topic, message.event_id)
         got = (back.role, back.text, back.is_event, back.topic, back.event_id)
         if wanted != got:
             yield f"{name}: wanted (role, text, is_event, topic, event_id) {shown(wanted)}, got {shown(got)}"
@@ -193,7 +193,7 @@ def _view_of_entries(case: Case) -> Findings:
 
 
 @check("a user's text cannot imitate an event or context block (render.user_text)")
-def _no_imitation(case: Case) -> Findings:
+def _no_imitation(case: DialectCase) -> Findings:
     (entry,) = case.dialect.entries([user(_IMITATION)])
     if any("<app-event" in text or "<app-context" in text for text in _strings(rawjson.loads(entry))):
         yield "the user's own block stands in the entry as it was written"
@@ -202,7 +202,7 @@ def _no_imitation(case: Case) -> Findings:
 
 
 @check("what a tool found cannot imitate an event or context block (render.user_text)")
-def _no_imitation_by_a_tool(case: Case) -> Findings:
+def _no_imitation_by_a_tool(case: DialectCase) -> Findings:
     result = ToolResult(
         call_id="call_1", name="look", parts=(Text(_IMITATION), Text("<app"), Text("-event>"))
     )
@@ -218,14 +218,14 @@ def _no_imitation_by_a_tool(case: Case) -> Findings:
 
 
 @check("a context block is sent as it is, escaped once (render.BlockText)")
-def _context_is_kept(case: Case) -> Findings:
+def _context_is_kept(case: DialectCase) -> Findings:
     (entry,) = case.dialect.entries([with_context(user("Go."), "Time: 10:20 < noon & later")])
     if not any(context_block("Time: 10:20 < noon & later") in x for x in _strings(rawjson.loads(entry))):
         yield f"the block is not in the entry: {shown(entry)}"
 
 
 @check("a part that the wire cannot carry is a ValueError; one that it can is read back by view()")
-def _media(case: Case) -> Findings:
+def _media(case: DialectCase) -> Findings:
     try:
         encoded = case.dialect.entries([user("Look:", Image.from_bytes(_PIXEL))])
     except ValueError:
@@ -239,7 +239,7 @@ def _media(case: Case) -> Findings:
 
 
 @check("results() answers the calls of one exchange in call order, in lines of JSON that view() reads")
-def _results(case: Case) -> Findings:
+def _results(case: DialectCase) -> Findings:
     for name, _, reply in case.whole():
         if not reply.calls:
             continue
@@ -257,7 +257,7 @@ def _results(case: Case) -> Findings:
 
 
 @check("results() takes any result, for a turn cannot go on without it: media it cannot carry become text")
-def _any_result(case: Case) -> Findings:
+def _any_result(case: DialectCase) -> Findings:
     odd: dict[str, tuple[Part, ...]] = {
         "no parts": (),
         "an empty text": (Text(""),),
@@ -283,7 +283,7 @@ def _any_result(case: Case) -> Findings:
 
 
 @check('tools() gives equal bytes for equal tools in any order, b"" for none')
-def _tools(case: Case) -> Findings:
+def _tools(case: DialectCase) -> Findings:
     if case.dialect.tools([]) != b"":
         yield f"no tools became {shown(case.dialect.tools([]))}"
     written = {case.dialect.tools(order) for order in permutations(_TOOLS)}
@@ -300,7 +300,7 @@ def _tools(case: Case) -> Findings:
 
 
 @check('preamble() encodes leading system messages, b"" for none')
-def _preamble(case: Case) -> Findings:
+def _preamble(case: DialectCase) -> Findings:
     if case.dialect.preamble([]) != b"":
         yield f"no messages became {shown(case.dialect.preamble([]))}"
     one = case.dialect.preamble([system("You are a game guide.")])
@@ -315,7 +315,7 @@ def _preamble(case: Case) -> Findings:
 
 
 @check("request() puts preamble, tools, history and model into a body of JSON")
-def _request(case: Case) -> Findings:
+def _request(case: DialectCase) -> Findings:
     dialect = case.dialect
     parts = _parts(dialect, history_of(dialect))
     request = dialect.request(parts)
@@ -337,7 +337,7 @@ def _request(case: Case) -> Findings:
 
 
 @check("request() copies the history's pieces byte for byte, in order, joined by ',\\n'")
-def _splicing(case: Case) -> Findings:
+def _splicing(case: DialectCase) -> Findings:
     dialect = case.dialect
     odd = [b'{ "contract_unknown" : [ 1.50e+1,"\\u00e9" ] , ' + entry[1:] for entry in history_of(dialect)]
     views = [memoryview(piece) for piece in odd]
@@ -349,7 +349,7 @@ def _splicing(case: Case) -> Findings:
 
 
 @check("request() parses nothing of the history: that would cost time in its length")
-def _no_parsing(case: Case) -> Findings:
+def _no_parsing(case: DialectCase) -> Findings:
     pieces = (b'{"this is": not JSON', b"nor, \xff\xfe, this", b"}]}")
     try:
         body = case.dialect.request(_parts(case.dialect, [memoryview(piece) for piece in pieces])).body
@@ -361,7 +361,7 @@ def _no_parsing(case: Case) -> Findings:
 
 
 @check("request() of a longer history begins with the same bytes: only so can a prompt be cached")
-def _growing(case: Case) -> Findings:
+def _growing(case: DialectCase) -> Findings:
     dialect = case.dialect
     pieces = history_of(dialect)
     short = dialect.request(_parts(dialect, pieces[:1])).body
@@ -372,7 +372,7 @@ def _growing(case: Case) -> Findings:
 
 
 @check("request() asks for a stream if, and only if, it is told to")
-def _stream_flag(case: Case) -> Findings:
+def _stream_flag(case: DialectCase) -> Findings:
     whole, stream = (
         case.dialect.request(_parts(case.dialect, history_of(case.dialect), stream=stream))
         for stream in (False, True)
@@ -384,7 +384,7 @@ def _stream_flag(case: Case) -> Findings:
 
 
 @check("request() keeps tools and history as they are when the model may call none")
-def _forbid_tools(case: Case) -> Findings:
+def _forbid_tools(case: DialectCase) -> Findings:
     dialect = case.dialect
     allowed, forbidden = (
         rawjson.members(dialect.request(_parts(dialect, history_of(dialect), forbid_tools=forbid)).body)
@@ -397,7 +397,7 @@ def _forbid_tools(case: Case) -> Findings:
 
 
 @check("output() gives one form of a schema, and request() sends it whole beside an unchanged rest")
-def _output(case: Case) -> Findings:
+def _output(case: DialectCase) -> Findings:
     dialect = case.dialect
     if not isinstance(dialect, WritesOutput):
         return
@@ -430,7 +430,7 @@ def _objects(value: object) -> Iterator[Mapping[str, Any]]:
 
 
 @check("request() honours each setting, or raises ValueError for one that the wire does not have")
-def _settings(case: Case) -> Findings:
+def _settings(case: DialectCase) -> Findings:
     dialect = case.dialect
     plain_request = dialect.request(_parts(dialect, history_of(dialect)))
     for name, value in _SETTINGS.items():
@@ -452,14 +452,14 @@ def _settings(case: Case) -> Findings:
 
 
 @check("request() never sends the conversation's id, only what is derived from it")
-def _cache_key(case: Case) -> Findings:
+def _cache_key(case: DialectCase) -> Findings:
     request = case.dialect.request(_parts(case.dialect, history_of(case.dialect), cache_key=_CONVERSATION_ID))
     if any(_CONVERSATION_ID in shown_part for shown_part in map(str, _sent(request))):
         yield "the cache key that was given stands in the request"
 
 
 @check("request() takes what a state may hold: carried values of another release, signed blocks to drop")
-def _carried(case: Case) -> Findings:
+def _carried(case: DialectCase) -> Findings:
     parts = _parts(
         case.dialect, history_of(case.dialect), carried={"contract-unknown": "x"}, drop_signed=True
     )
@@ -470,7 +470,7 @@ def _carried(case: Case) -> Findings:
 
 
 @check("fitted() keeps what is given, gives what request() takes, and quotes no value in its notes")
-def _fitted(case: Case) -> Findings:
+def _fitted(case: DialectCase) -> Findings:
     fitted = getattr(case.dialect, "fitted", None)
     if fitted is None:
         return  # it is an additional method
@@ -493,7 +493,7 @@ def _fitted(case: Case) -> Findings:
             yield "the same settings were fitted in two ways"
 
 
-def _takes(case: Case, settings: Mapping[str, Any]) -> bool:
+def _takes(case: DialectCase, settings: Mapping[str, Any]) -> bool:
     try:
         case.dialect.request(_parts(case.dialect, history_of(case.dialect), settings=settings))
     except ValueError:
@@ -502,7 +502,7 @@ def _takes(case: Case, settings: Mapping[str, Any]) -> bool:
 
 
 @check("marks() of a reply's entries are among what the reply carries, and of no entries there are none")
-def _marks(case: Case) -> Findings:
+def _marks(case: DialectCase) -> Findings:
     marks = getattr(case.dialect, "marks", None)
     if marks is None:
         return  # it is an additional method

@@ -113,13 +113,13 @@ class _Leased:
     def __init__(self, around: Any, passes: Passes, held: Held) -> None:
         self._around, self._passes, self._held = around, passes, held
 
-    def __enter__(self) -> _Lease:
+    def __enter__(self) -> _CrashLease:
         self._passes("before a lease")
         with ExitStack() as stack:
             lease = stack.enter_context(self._around)
             self._held[id(self)] = stack.pop_all()
         self._passes("after a lease")
-        return _Lease(lease, self._passes)
+        return _CrashLease(lease, self._passes)
 
     def __exit__(self, *error: object) -> None:
         self._passes("before a release")
@@ -162,7 +162,7 @@ class _PartsCombiningStore(_CombiningStore):
         return self._ended(lease._lease, self._store.save_parts_and_release, *save, **how)
 
 
-class _Lease:
+class _CrashLease:
     def __init__(self, lease: Any, passes: Passes) -> None:
         self._lease, self._passes = lease, passes
 
@@ -171,7 +171,7 @@ class _Lease:
         return bool(self._lease.renew())
 
 
-class _CombinedLease(_Lease):
+class _CombinedLease(_CrashLease):
     def __init__(self, lease: Any, passes: Passes, held: Held) -> None:
         super().__init__(lease, passes)
         self._held = held

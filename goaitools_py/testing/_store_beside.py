@@ -15,7 +15,7 @@ from typing import Final
 from ..stores import RowFacts, StoredHead, StoredPart
 from ..types.errors import StateConflictError
 from ._contract import shown
-from ._store_case import Case, Check, Face, Findings, check
+from ._store_case import Face, Findings, StoreCase, StoreCheck, check
 
 __all__ = ["CHECKS"]
 
@@ -37,7 +37,7 @@ def _told(face: Face, key: str) -> RowFacts | None:
 
 
 @check("list gives the facts of the last save, whatever their title")
-def facts_are_listed(case: Case) -> Findings:
+def facts_are_listed(case: StoreCase) -> Findings:
     if not case.store.can_describe:
         return
     key = case.key("facts")
@@ -55,7 +55,7 @@ def facts_are_listed(case: Case) -> Findings:
 
 
 @check("a save without facts, and a refused one, leave no facts of another blob")
-def facts_are_of_the_blob(case: Case) -> Findings:
+def facts_are_of_the_blob(case: StoreCase) -> Findings:
     if not case.store.can_describe:
         return
     key = case.key("facts-old")
@@ -73,7 +73,7 @@ def facts_are_of_the_blob(case: Case) -> Findings:
 
 
 @check("the stop flag is set and cleared, and a save leaves it as it is")
-def stop_is_a_flag(case: Case) -> Findings:
+def stop_is_a_flag(case: StoreCase) -> Findings:
     if not case.store.can_stop:
         return
     key, neighbour = case.key("stop"), case.key("stop not")
@@ -128,7 +128,7 @@ def _differs(head: StoredHead | None, blob: bytes, parts: Iterable[StoredPart]) 
 
 
 @check("parts come back with their head, of the kinds that were asked for, and by name")
-def parts_come_back(case: Case) -> Findings:
+def parts_come_back(case: StoreCase) -> Findings:
     if not case.store.can_part:
         return
     key = case.key("parts")
@@ -152,7 +152,7 @@ def parts_come_back(case: Case) -> Findings:
 
 
 @check("a save adds and drops parts with its head, and a refused one changes nothing")
-def parts_change_with_the_head(case: Case) -> Findings:
+def parts_change_with_the_head(case: StoreCase) -> Findings:
     if not case.store.can_part:
         return
     key = case.key("parts-changed")
@@ -175,7 +175,7 @@ def parts_change_with_the_head(case: Case) -> Findings:
 
 
 @check("list shows no parts, and delete takes them with their head")
-def parts_go_with_the_head(case: Case) -> Findings:
+def parts_go_with_the_head(case: StoreCase) -> Findings:
     if not case.store.can_part:
         return
     key, kept = case.key("parts-gone/a"), case.key("parts-gone/b")
@@ -202,7 +202,7 @@ _WRITERS: Final = 3
 
 
 @check("of racing saves each changes head and parts together: no reader sees one without the other")
-def parts_and_head_race(case: Case) -> Findings:
+def parts_and_head_race(case: StoreCase) -> Findings:
     """Each head names its parts, so a reader can compare."""
     if not case.store.can_part:
         return
@@ -256,7 +256,7 @@ def _torn(found: StoredHead | None) -> str | None:
     return f"{len(named - there)} parts of the head were missing, {len(there - named)} belonged to no head"
 
 
-CHECKS: tuple[Check, ...] = (
+CHECKS: tuple[StoreCheck, ...] = (
     facts_are_listed,
     facts_are_of_the_blob,
     stop_is_a_flag,

@@ -29,25 +29,25 @@ from ..stores import (
 from ..stores.layout import takes_facts
 from ..types.errors import StateConflictError
 
-__all__ = ["Case", "Check", "Face", "Findings", "Loop", "check", "opened"]
+__all__ = ["Face", "Findings", "Loop", "StoreCase", "StoreCheck", "check", "opened"]
 
 Findings: TypeAlias = Iterator[str]
 
 _ANSWER_WITHIN = 120.0
 
 
-class Check(NamedTuple):
+class StoreCheck(NamedTuple):
     """One requirement of the protocol, and the function that looks for violations."""
 
     wants: str
-    run: Callable[[Case], Findings]
+    run: Callable[[StoreCase], Findings]
 
 
-def check(wants: str) -> Callable[[Callable[[Case], Findings]], Check]:
+def check(wants: str) -> Callable[[Callable[[StoreCase], Findings]], StoreCheck]:
     """Make a check of a generator that yields violations of the rule `wants`."""
 
-    def make(run: Callable[[Case], Findings]) -> Check:
-        return Check(wants, run)
+    def make(run: Callable[[StoreCase], Findings]) -> StoreCheck:
+        return StoreCheck(wants, run)
 
     return make
 
@@ -233,7 +233,7 @@ def opened(make_store: Callable[[], Any], loop: Loop) -> Iterator[Any]:
         yield made
 
 
-class Case:
+class StoreCase:
     """The input of a check.
 
     Attributes:

@@ -14,7 +14,7 @@ from functools import partial
 from ..stores import StoredKey
 from ..types.errors import LeaseHeldError, StateConflictError
 from ._contract import shown
-from ._store_case import Case, Check, Face, Findings, check
+from ._store_case import Face, Findings, StoreCase, StoreCheck, check
 
 __all__ = ["CHECKS"]
 
@@ -26,7 +26,7 @@ _QUESTIONS = 20
 
 
 @check("delete forgets, and says whether there was anything")
-def delete_forgets(case: Case) -> Findings:
+def delete_forgets(case: StoreCase) -> Findings:
     if not case.store.can_delete:
         return
     key, kept = case.key("deleted"), case.key("deleted not")
@@ -50,7 +50,7 @@ def delete_forgets(case: Case) -> Findings:
 
 
 @check("delete with expected forgets that version only")
-def delete_compares(case: Case) -> Findings:
+def delete_compares(case: StoreCase) -> Findings:
     if not case.store.can_delete:
         return
     key = case.key("delete-expected")
@@ -72,7 +72,7 @@ def delete_compares(case: Case) -> Findings:
 
 
 @check("no version of a deleted blob comes again, so that a late save cannot replace a new conversation")
-def versions_do_not_come_again(case: Case) -> Findings:
+def versions_do_not_come_again(case: StoreCase) -> Findings:
     if not case.store.can_delete:
         return
     key = case.key("reborn")
@@ -115,7 +115,7 @@ def _listed(face: Face, prefix: str, limit: int) -> tuple[list[StoredKey], list[
 
 
 @check("the pages of list hold every key with the prefix, and no other")
-def list_is_complete(case: Case) -> Findings:
+def list_is_complete(case: StoreCase) -> Findings:
     if not case.store.can_list:
         return
     names = [
@@ -152,7 +152,7 @@ def list_is_complete(case: Case) -> Findings:
 
 
 @check("list stays within its prefix, whatever cursor it is given: it may come from a stranger")
-def list_stays_within_its_prefix(case: Case) -> Findings:
+def list_stays_within_its_prefix(case: StoreCase) -> Findings:
     if not case.store.can_list:
         return
     for name in ("within/a/1", "within/a/2", "within/b/1", "within/b/2", "within/c/1"):
@@ -175,7 +175,7 @@ def list_stays_within_its_prefix(case: Case) -> Findings:
 
 
 @check("list gives the same version and time as load")
-def list_tells_the_same(case: Case) -> Findings:
+def list_tells_the_same(case: StoreCase) -> Findings:
     if not case.store.can_list:
         return
     for name in ("a", "b"):
@@ -191,7 +191,7 @@ def list_tells_the_same(case: Case) -> Findings:
 
 
 @check("list without a prefix lists everything, and a deleted key is not listed")
-def list_all(case: Case) -> Findings:
+def list_all(case: StoreCase) -> Findings:
     if not case.store.can_list:
         return
     key = case.key("among all")
@@ -205,7 +205,7 @@ def list_all(case: Case) -> Findings:
 
 
 @check("list shows no key under which unreadable bytes were set aside, unless the prefix asks for it")
-def list_hides_what_was_set_aside(case: Case) -> Findings:
+def list_hides_what_was_set_aside(case: StoreCase) -> Findings:
     if not case.store.can_list:
         return
     end = ".unreadable." + "0123456789abcdef01234567"
@@ -249,7 +249,7 @@ def _is_held(face: Face, key: str, ttl: float) -> bool:
 
 
 @check("while a lease is held no other holder gets it, and afterwards the next one does")
-def lease_is_exclusive(case: Case) -> Findings:
+def lease_is_exclusive(case: StoreCase) -> Findings:
     if not case.store.can_lease:
         return
     key, neighbour, ttl = case.key("leased"), case.key("leased too"), 60.0
@@ -277,7 +277,7 @@ def lease_is_exclusive(case: Case) -> Findings:
 
 
 @check("of several workers that ask for a lease at the same time, exactly one gets it")
-def lease_has_one_winner(case: Case) -> Findings:
+def lease_has_one_winner(case: StoreCase) -> Findings:
     if not case.store.can_lease:
         return
     key = case.key("lease-race")
@@ -299,7 +299,7 @@ def lease_has_one_winner(case: Case) -> Findings:
 
 
 @check("a lease stops no other worker from loading and saving")
-def lease_is_no_lock(case: Case) -> Findings:
+def lease_is_no_lock(case: StoreCase) -> Findings:
     if not case.store.can_lease:
         return
     key = case.key("leased-and-saved")
@@ -314,7 +314,7 @@ def lease_is_no_lock(case: Case) -> Findings:
 
 
 @check("a lease that is not renewed ends after ttl seconds, and then it is the next holder's alone")
-def lease_runs_out(case: Case) -> Findings:
+def lease_runs_out(case: StoreCase) -> Findings:
     if not case.store.can_lease:
         return
     forgotten, kept, ttl = case.key("lease-forgotten"), case.key("lease-kept"), case.lease_ttl
@@ -359,7 +359,7 @@ def lease_runs_out(case: Case) -> Findings:
 
 
 @check("is_held tells whether a key is leased, and a lease that is taken meanwhile is never refused")
-def peek_only_reads(case: Case) -> Findings:
+def peek_only_reads(case: StoreCase) -> Findings:
     if not (case.store.can_peek and case.store.can_lease):
         return
     key, neighbour, faces = case.key("peeked"), case.key("peeked too"), (case.store, case.other)
@@ -394,7 +394,7 @@ def peek_only_reads(case: Case) -> Findings:
         yield f"a lease beside questions raised {type(raised[0]).__name__}"
 
 
-CHECKS: tuple[Check, ...] = (
+CHECKS: tuple[StoreCheck, ...] = (
     delete_forgets,
     delete_compares,
     versions_do_not_come_again,

@@ -14,7 +14,7 @@ from functools import partial
 from ..stores import Stored
 from ..types.errors import StateConflictError
 from ._contract import described, shown
-from ._store_case import Case, Check, Face, Findings, check
+from ._store_case import Face, Findings, StoreCase, StoreCheck, check
 
 __all__ = ["CHECKS"]
 
@@ -55,7 +55,7 @@ def _holds(stored: Stored | None, blob: bytes, version: int) -> str | None:
 
 
 @check("load gives None for a key under which nothing was saved")
-def nothing_is_none(case: Case) -> Findings:
+def nothing_is_none(case: StoreCase) -> Findings:
     key = case.key("nothing")
     if (found := case.store.load(key)) is not None:
         yield f"load gave {shown(found)}"
@@ -65,7 +65,7 @@ def nothing_is_none(case: Case) -> Findings:
 
 
 @check("load gives the bytes that were saved, as bytes")
-def bytes_come_back(case: Case) -> Findings:
+def bytes_come_back(case: StoreCase) -> Findings:
     noise = random.Random(7)
     blobs = {
         "empty": b"",
@@ -90,7 +90,7 @@ def bytes_come_back(case: Case) -> Findings:
 
 
 @check("a first save keeps the bytes as later ones do")
-def first_bytes_come_back(case: Case) -> Findings:
+def first_bytes_come_back(case: StoreCase) -> Findings:
     for name, blob in {"empty": b"", "every": _EVERY_BYTE, "70000": _EVERY_BYTE * 92}.items():
         key = case.key(f"first-{name}")
         version = case.store.save(key, blob, expected=None)
@@ -99,7 +99,7 @@ def first_bytes_come_back(case: Case) -> Findings:
 
 
 @check("updated_at is the time of the save, in UTC")
-def time_of_save(case: Case) -> Findings:
+def time_of_save(case: StoreCase) -> Findings:
     key, times = case.key("time"), []
     version: int | None = None
     for blob in (b"1", b"2"):
@@ -118,7 +118,7 @@ def time_of_save(case: Case) -> Findings:
 
 
 @check("a load sees what another store over the same storage has saved")
-def fresh_loads(case: Case) -> Findings:
+def fresh_loads(case: StoreCase) -> Findings:
     key = case.key("fresh")
     case.store.load(key)
     version = case.other.save(key, b"1", expected=None)
@@ -132,7 +132,7 @@ def fresh_loads(case: Case) -> Findings:
 
 
 @check("keys that differ in anything are different keys")
-def keys_are_apart(case: Case) -> Findings:
+def keys_are_apart(case: StoreCase) -> Findings:
     keys = [case.key(f"odd-{name}") for name in _ODD_KEYS]
     for number, key in enumerate(keys):
         try:
@@ -147,7 +147,7 @@ def keys_are_apart(case: Case) -> Findings:
 
 
 @check("a key may have up to 512 bytes of UTF-8")
-def long_keys(case: Case) -> Findings:
+def long_keys(case: StoreCase) -> Findings:
     for letter in ("k", "é", "你", "👋"):
         name = letter * ((_LONGEST_KEY - len(case.prefix)) // len(letter.encode()))
         keys = [case.key(name), case.key(name[:-1])]
@@ -158,7 +158,7 @@ def long_keys(case: Case) -> Findings:
 
 
 @check("a key that cannot be kept as it is raises ValueError, and is not cut or changed")
-def impossible_keys(case: Case) -> Findings:
+def impossible_keys(case: StoreCase) -> Findings:
     pairs = (
         ("k" * 600 + "1", "k" * 600 + "2"),
         ("k" * 5_000 + "1", "k" * 5_000 + "2"),
@@ -186,7 +186,7 @@ def impossible_keys(case: Case) -> Findings:
 
 
 @check("each save gives a new version, which the next load tells too")
-def new_versions(case: Case) -> Findings:
+def new_versions(case: StoreCase) -> Findings:
     key = case.key("versions")
     seen: list[int] = []
     for number in range(5):
@@ -201,7 +201,7 @@ def new_versions(case: Case) -> Findings:
 
 
 @check("the same bytes saved again have a new version")
-def same_bytes_again(case: Case) -> Findings:
+def same_bytes_again(case: StoreCase) -> Findings:
     key = case.key("same")
     first = case.store.save(key, b"same", expected=None)
     second = case.store.save(key, b"same", expected=first)
@@ -212,7 +212,7 @@ def same_bytes_again(case: Case) -> Findings:
 
 
 @check("a first save (expected=None) is refused if something is stored")
-def first_save_replaces_nothing(case: Case) -> Findings:
+def first_save_replaces_nothing(case: StoreCase) -> Findings:
     for blob in (b"theirs", b""):
         key = case.key(f"first-save-{len(blob)}")
         version = case.store.save(key, blob, expected=None)
@@ -224,7 +224,7 @@ def first_save_replaces_nothing(case: Case) -> Findings:
 
 
 @check("a save that names another version than the stored one is refused, and changes nothing")
-def other_versions_are_refused(case: Case) -> Findings:
+def other_versions_are_refused(case: StoreCase) -> Findings:
     key = case.key("refused")
     first = case.store.save(key, b"first", expected=None)
     version = case.store.save(key, b"theirs", expected=first)
@@ -238,7 +238,7 @@ def other_versions_are_refused(case: Case) -> Findings:
 
 
 @check("a save that expects a version is refused where nothing is stored")
-def nothing_is_not_replaced(case: Case) -> Findings:
+def nothing_is_not_replaced(case: StoreCase) -> Findings:
     for expected in (1, 0):
         key = case.key(f"missing-{expected}")
         if _refused(partial(case.store.save, key, b"mine", expected=expected)) is None:
@@ -248,7 +248,7 @@ def nothing_is_not_replaced(case: Case) -> Findings:
 
 
 @check("a conflict's text holds neither key nor blob")
-def conflicts_are_silent(case: Case) -> Findings:
+def conflicts_are_silent(case: StoreCase) -> Findings:
     key = case.key("ada@example.org")
     version = case.store.save(key, b"CANARY-1", expected=None)
     for expected in (None, version + 7):
@@ -260,7 +260,7 @@ def conflicts_are_silent(case: Case) -> Findings:
 # ------------------------------------------------------------------------------------------ rivals
 
 
-def _sides(case: Case) -> Iterator[Face]:
+def _sides(case: StoreCase) -> Iterator[Face]:
     while True:
         yield case.store
         yield case.other
@@ -272,7 +272,7 @@ def _save_once(face: Face, key: str, blob: bytes, expected: int | None, done: li
 
 
 @check("of saves at the same time that name one version, exactly one is done")
-def one_winner(case: Case) -> Findings:
+def one_winner(case: StoreCase) -> Findings:
     for round_ in range(4):
         key = case.key(f"winner-{round_}")
         expected = None if round_ % 2 else case.store.save(key, b"before", expected=None)
@@ -294,7 +294,7 @@ def one_winner(case: Case) -> Findings:
 
 
 @check("writers that load, add and save, and begin anew after a conflict, lose nothing and double nothing")
-def nothing_is_lost(case: Case) -> Findings:
+def nothing_is_lost(case: StoreCase) -> Findings:
     key, words = case.key("appended"), [b"%d;" % number for number in range(40)]
     gate = threading.Barrier(8)
 
@@ -314,7 +314,7 @@ def nothing_is_lost(case: Case) -> Findings:
         yield f"{len(there) - len(set(there))} are there twice"
 
 
-CHECKS: tuple[Check, ...] = (
+CHECKS: tuple[StoreCheck, ...] = (
     nothing_is_none,
     bytes_come_back,
     first_bytes_come_back,

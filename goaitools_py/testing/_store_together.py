@@ -13,7 +13,7 @@ from itertools import count
 from ..stores import RowFacts, StoredHead, StoredPart
 from ..types.errors import LeaseHeldError, StateConflictError
 from ._contract import shown
-from ._store_case import Case, Check, Face, Findings, check
+from ._store_case import Face, Findings, StoreCase, StoreCheck, check
 
 __all__ = ["CHECKS"]
 
@@ -29,7 +29,7 @@ def _is_held(face: Face, key: str) -> bool:
 
 
 @check("lease_and_load takes the lease and gives what is stored")
-def lease_comes_with_the_blob(case: Case) -> Findings:
+def lease_comes_with_the_blob(case: StoreCase) -> Findings:
     if not case.store.can_combine:
         return
     key, neighbour = case.key("together"), case.key("together too")
@@ -56,7 +56,7 @@ def lease_comes_with_the_blob(case: Case) -> Findings:
 
 
 @check("save_and_release saves as save does, and only a save that is done ends the lease")
-def save_ends_the_lease(case: Case) -> Findings:
+def save_ends_the_lease(case: StoreCase) -> Findings:
     if not case.store.can_combine:
         return
     key = case.key("saved-together")
@@ -87,7 +87,7 @@ def save_ends_the_lease(case: Case) -> Findings:
 
 
 @check("the next holder of a lease loads what the holder before it has saved")
-def load_follows_the_lease(case: Case) -> Findings:
+def load_follows_the_lease(case: StoreCase) -> Findings:
     if not case.store.can_combine:
         return
     key = case.key("handed-on")
@@ -133,7 +133,7 @@ def _is(head: StoredHead | None, blob: bytes, *parts: StoredPart) -> bool:
 @check(
     "lease_and_load_head takes the lease and gives the head with its parts of the kinds that were asked for"
 )
-def lease_comes_with_the_head(case: Case) -> Findings:
+def lease_comes_with_the_head(case: StoreCase) -> Findings:
     if not case.store.can_combine_parts:
         return
     key = case.key("head-together")
@@ -160,7 +160,7 @@ def lease_comes_with_the_head(case: Case) -> Findings:
 
 
 @check("save_parts_and_release saves as save_parts does, and only a save that is done ends the lease")
-def save_of_parts_ends_the_lease(case: Case) -> Findings:
+def save_of_parts_ends_the_lease(case: StoreCase) -> Findings:
     if not case.store.can_combine_parts:
         return
     key = case.key("parts-together")
@@ -196,7 +196,7 @@ def save_of_parts_ends_the_lease(case: Case) -> Findings:
 
 
 @check("the next holder of a lease loads the head and the parts that the holder before it has saved")
-def head_follows_the_lease(case: Case) -> Findings:
+def head_follows_the_lease(case: StoreCase) -> Findings:
     if not case.store.can_combine_parts:
         return
     key = case.key("head-handed-on")
@@ -231,7 +231,7 @@ def head_follows_the_lease(case: Case) -> Findings:
         yield "saves were lost, or parts were left"
 
 
-CHECKS: tuple[Check, ...] = (
+CHECKS: tuple[StoreCheck, ...] = (
     lease_comes_with_the_blob,
     save_ends_the_lease,
     load_follows_the_lease,

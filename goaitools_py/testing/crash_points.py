@@ -26,9 +26,9 @@ from ..backends.rules import check_history
 from ..base import rawjson
 from ..base.values import Value
 from ..chat.async_chat import AsyncChat
-from ..history.convert import state_messages
+from ..history.import_messages import state_messages
+from ..history.stored_states import verify_state
 from ..history.turns import read_history
-from ..history.verify import verify_state
 from ..stores.memory import AsyncMemoryStore, MemoryStore
 from ..types.errors import StateError
 from ._crash_stores import Held, async_mortal, mortal
@@ -106,13 +106,13 @@ def crash_points(
     texts = [text for text, _ in script]
     if not texts or len(set(texts)) < len(texts):
         raise ValueError("script must be a list of turns, each with a text of its own")
-    reference = _Run(make_chat, script, make_store, effects, wire, parts)
+    reference = _CrashRun(make_chat, script, make_store, effects, wire, parts)
     reference.live_to_the_end(0)
     findings = [f"without a kill: {finding}" for finding in reference.findings(None)]
     points: Counter[str] = Counter()
     in_doubt = 0
     for at in range(1, reference.count + 1) if not findings else ():
-        run = _Run(make_chat, script, make_store, effects, wire, parts)
+        run = _CrashRun(make_chat, script, make_store, effects, wire, parts)
         run.live_to_the_end(at)
         points[run.killed_at] += 1
         in_doubt += run.has_doubts()
@@ -157,7 +157,7 @@ def _silent_deaths() -> Iterator[None]:
         sys.unraisablehook = before
 
 
-class _Run:
+class _CrashRun:
     """One conversation with at most one kill, from the first life to the last."""
 
     def __init__(
@@ -254,7 +254,7 @@ class _Run:
         blob = self._blob()
         return bool(blob) and any(call.flag == "unknown" for call in read_history(blob).tool_calls())
 
-    def findings(self, reference: _Run | None) -> list[str]:
+    def findings(self, reference: _CrashRun | None) -> list[str]:
         """List the conditions that do not hold. `reference`: the run without a kill."""
         blob = self._blob()
         if self._problems or not blob:

@@ -28,11 +28,11 @@ from itertools import islice
 
 from ..backends.base import Dialect
 from . import _contract_hostile, _contract_replies, _contract_streams, _contract_writing
-from ._contract import Case, Check, DialectSamples, SampleError, SampleReply, described
+from ._contract import DialectCase, DialectCheck, DialectSamples, SampleError, SampleReply, described
 
 __all__ = ["DialectSamples", "SampleError", "SampleReply", "dialect_contract"]
 
-_CHECKS: tuple[Check, ...] = (
+_CHECKS: tuple[DialectCheck, ...] = (
     *_contract_writing.CHECKS,
     *_contract_replies.CHECKS,
     *_contract_streams.CHECKS,
@@ -56,7 +56,7 @@ def dialect_contract(dialect: Dialect, samples: DialectSamples) -> None:
         AssertionError: The dialect or the samples are wrong. The text has a line for each finding: the rule
             of the protocol, then the violation. All checks run; each tells its first three findings.
     """
-    case = Case(dialect, samples)
+    case = DialectCase(dialect, samples)
     lines = list(_lacking(samples))
     if not lines:
         for check in _CHECKS:
@@ -68,7 +68,7 @@ def dialect_contract(dialect: Dialect, samples: DialectSamples) -> None:
         )
 
 
-def _run(check: Check, case: Case) -> Iterator[str]:
+def _run(check: DialectCheck, case: DialectCase) -> Iterator[str]:
     try:
         yield from islice(check.run(case), _SHOWN_OF_A_CHECK)
     except Exception as error:

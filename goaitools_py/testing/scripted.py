@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from ..backends.base import BackendError, Dialect, ModelRequest, ResponseHead
 from ..backends.dialects import dialect_of
 from ..base import rawjson
-from . import _anthropic_wire, _openai_wire, _responses_wire
+from ._reply_shapes import SHAPES
 
 __all__ = ["Calls", "Raw", "ScriptedBackend", "Shape", "Step"]
 
@@ -73,7 +73,7 @@ class Raw:
 
 
 class Shape(Protocol):
-    """The JSON of scripted replies on one provider API. A module with these two functions is one."""
+    """The JSON of scripted replies on one provider API. A module with these two functions is one, too."""
 
     def reply(
         self,
@@ -93,12 +93,6 @@ class Shape(Protocol):
         """The same response as the chunks of a stream."""
         ...
 
-
-_SHAPES: Final[Mapping[str, Shape]] = {
-    "openai": _openai_wire,
-    "openai-responses": _responses_wire,
-    "anthropic": _anthropic_wire,
-}
 
 Step: TypeAlias = str | Calls | Raw | BaseException | Callable[[ModelRequest], Any]
 _ANSWERS: Final = (str, Calls, Raw, BaseException)
@@ -147,12 +141,12 @@ class ScriptedBackend:
         max_retries: int = 0,
         context_window: int | None = None,
     ) -> None:
-        if dialect is None and wire not in _SHAPES:
+        if dialect is None and wire not in SHAPES:
             raise ValueError(
-                f"no wire {wire!r} to script; there are {', '.join(_SHAPES)}, and dialect= takes your own"
+                f"no wire {wire!r} to script; there are {', '.join(SHAPES)}, and dialect= takes your own"
             )
         self.dialect: Dialect = dialect if dialect is not None else dialect_of(wire)
-        self._shape = shape or _SHAPES.get(self.dialect.wire)
+        self._shape = shape or SHAPES.get(self.dialect.wire)
         self.model: str | None = model
         self.max_retries = max_retries
         self.context_window = context_window

@@ -27,11 +27,11 @@ from typing import Any
 
 from . import _store_beside, _store_extras, _store_saving, _store_together
 from ._contract import described
-from ._store_case import Case, Check, Face, Loop, opened
+from ._store_case import Face, Loop, StoreCase, StoreCheck, opened
 
 __all__ = ["store_contract"]
 
-_CHECKS: tuple[Check, ...] = (
+_CHECKS: tuple[StoreCheck, ...] = (
     *_store_saving.CHECKS,
     *_store_extras.CHECKS,
     *_store_beside.CHECKS,
@@ -68,7 +68,7 @@ def store_contract(
         stores = [stack.enter_context(opened(make_store, loop)) for _ in range(2)]
         lines = list(_lacking(stores[0]))
         if not lines:
-            case = Case(
+            case = StoreCase(
                 *(Face(store, loop) for store in stores),
                 prefix=f"store-contract-{secrets.token_hex(6)}-",
                 max_blob_bytes=max_blob_bytes,
@@ -83,7 +83,7 @@ def store_contract(
         )
 
 
-def _run(check: Check, case: Case) -> Iterator[str]:
+def _run(check: StoreCheck, case: StoreCase) -> Iterator[str]:
     try:
         yield from islice(check.run(case), _SHOWN_OF_A_CHECK)
     except Exception as error:

@@ -3,18 +3,24 @@
 Owns: everything about a single tool. Must never know: the engine, a provider API, a state.
 
 `definition` has the class of a tool. `signature` and `schema` derive it from a function. `arguments` reads
-the model's text, `call` runs the function, `results` writes the returned value, and `context` is the object
+the model's text, `call` runs the function and writes the returned value, and `context` is the object
 that the function gets for the call.
 """
 
 from __future__ import annotations
 
-from ..types.tools import ToolReturn
+from ..types.answers import ToolReturn
 from .arguments import BadArguments
-from .call import CallOutcome, begin_call, finish_call, run_call
-from .context import Action, ToolContext, Waiting
+from .call import (
+    MAX_RESULT_MEDIA_BYTES,
+    CallOutcome,
+    begin_call,
+    finish_call,
+    result_parts,
+    run_call,
+)
 from .definition import Tool, as_tools, external_tool, refuse_async, refuse_without_deps, tool
-from .results import MAX_RESULT_BYTES, MAX_RESULT_MEDIA_BYTES, result_parts
+from .tool_context import MAX_RESULT_BYTES, Action, ToolContext, Waiting
 
 __all__ = [
     "MAX_RESULT_BYTES",

@@ -14,8 +14,8 @@ from functools import cached_property
 from types import FrameType, NoneType
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
-from ..types.render import argument_object, plain_json
-from ..types.tools import ProviderTool, ToolSpec
+from ..types.render import argument_object, valid_json
+from ..types.request_parts import ProviderTool, ToolSpec
 from .arguments import check_arguments, parse_arguments
 from .signature import Signature, local_names, needs_deps, takes_context
 
@@ -225,7 +225,7 @@ class Tool(Generic[P, R]):
         Raises:
             BadArguments: The arguments do not fit. The text is for the model.
         """
-        arguments = plain_json(argument_object(arguments))
+        arguments = valid_json(argument_object(arguments))
         if isinstance(self.parameters, Signature):
             return self.parameters.arguments.validate(arguments)
         values = parse_arguments(arguments)

@@ -17,10 +17,9 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import from_json
 
-from ..base.problems import problems_of
 from ..base.values import Value
 from ..types.errors import ToolError
-from .arguments import NOT_AN_OBJECT, TOO_DEEP, BadArguments
+from .arguments import NOT_AN_OBJECT, TOO_DEEP, BadArguments, problems_of
 
 __all__ = ["Arguments", "read_arguments"]
 
@@ -95,7 +94,7 @@ def read_arguments(
     try:
         config = ConfigDict(extra="forbid")
         model: type[BaseModel] = create_model(function.__name__, __config__=config, **fields)
-        schema = _untitled(model.model_json_schema(schema_generator=_Generator))
+        schema = _untitled(model.model_json_schema(schema_generator=_ParameterSchema))
     except Exception as error:
         raise _unusable(function, types) from error
     return Arguments(description=description, schema=schema, _model=model, _fields=names)
@@ -104,7 +103,7 @@ def read_arguments(
 # ------------------------------------------------------------------------------------------- schemas
 
 
-class _Generator(GenerateJsonSchema):
+class _ParameterSchema(GenerateJsonSchema):
     # A default that JSON cannot express, such as a sentinel object, is left out without a warning.
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - as in the base
 
@@ -154,7 +153,7 @@ def _read_docstring(function: Callable[..., Any]) -> tuple[str, Mapping[str, str
 def _unusable(function: Callable[..., Any], types: Mapping[str, Any]) -> TypeError:
     for name, hint in types.items():
         try:
-            TypeAdapter(hint).json_schema(schema_generator=_Generator)
+            TypeAdapter(hint).json_schema(schema_generator=_ParameterSchema)
         except Exception as error:
             advice = (
                 "use plain types, dataclasses, TypedDicts or pydantic models, and hand over services as deps"

@@ -23,7 +23,7 @@ from typing import (
     get_type_hints,
 )
 
-from .context import ToolContext
+from .tool_context import ToolContext
 
 if TYPE_CHECKING:
     from .schema import Arguments

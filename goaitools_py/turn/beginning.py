@@ -26,7 +26,7 @@ from ..open_turn.answered import late_answers
 from ..open_turn.attempts import ANSWERS, asked_in_words, without_problems
 from ..open_turn.inner import with_inner_answers
 from ..open_turn.turn_ids import StoredReply
-from ..output.spec import SHORT_TOKENS
+from ..output import SHORT_TOKENS
 from ..state.records import UNKNOWN_MARK, Meta, models_with
 from ..state.segments import check_whole
 from ..state.state import (

@@ -9,7 +9,7 @@ from functools import partial
 
 from ..base.values import replace
 from ..history.rewrite.repair import checked
-from ..state.blob import may_take_long
+from ..state.blob_header import may_take_long
 from ..state.state import ConversationState, hard_limits, newest_number
 from ..types.errors import CompactionError
 from ..types.events import Compacted

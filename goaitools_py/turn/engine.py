@@ -25,9 +25,8 @@ from ..backends.read_entries import read_entries
 from ..base.values import replace
 from ..open_turn import attempts, journal, steps
 from ..open_turn.turn_ids import TURN_IDS_FACT, StoredReply
-from ..output.misfit import Misfit
-from ..output.words import problem_words
-from ..state.blob import may_take_long
+from ..output.misfit import Misfit, problem_words
+from ..state.blob_header import may_take_long
 from ..state.records import Meta, dollars_of, usage_of
 from ..state.state import ConversationState, closed_turns
 from ..types.citations import Citation, shifted

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from ..backends.base import ModelRequest
-from ..base.again import once_more, once_more_async
+from ..base.interrupts import run_twice, run_twice_async
 from ..base.process import this_process
 from ..base.values import Value
 from ..types.events import Event
@@ -445,7 +445,7 @@ class Driver(_Steps[ResultT]):
         if self._process is not this_process():
             return
         self._is_stopping = True
-        once_more(self._close, object())
+        run_twice(self._close, object())
 
     def _close(self, closer: object) -> None:
         if not self._seat.take(closer):
@@ -522,7 +522,7 @@ class AsyncDriver(_Steps[ResultT]):
         if self._process is not this_process():
             return
         self._is_stopping = True
-        await once_more_async(self._aclose, object())
+        await run_twice_async(self._aclose, object())
 
     async def _aclose(self, closer: object) -> None:
         if not self._seat.take(closer):

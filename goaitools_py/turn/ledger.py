@@ -21,9 +21,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from ..backends.base import Dialect
-from ..base.again import once_more
+from ..base.interrupts import run_twice
 from ..base.values import Value, replace
-from ..history.archive.keeping import Retention
+from ..history.archive_keeping import Retention
 from ..history.rewrite.unsign import unsign, unsign_open
 from ..open_turn import failed, journal
 from ..open_turn.meter import BelowZeroError, checked_count, server_window
@@ -38,9 +38,9 @@ from ..types.errors import (
 )
 from ..types.events import CheckpointReady
 from ..types.messages import Message, ToolRecord, Usage
-from ..types.prices import Charge, nano_dollars
 from ..types.tokens import TokenCounter
 from ..types.turn_warnings import WarningCode
+from ..types.usage import Charge, nano_dollars
 from .flow import Checkpoint, Emit, Flow
 from .plan import Plan
 from .spending import Spending
@@ -261,7 +261,7 @@ class Ledger(Standing):
             del self.telling.warnings[warnings:]
             return enter(*args)
 
-        return once_more(entry)
+        return run_twice(entry)
 
     def book(
         self,

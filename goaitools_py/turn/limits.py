@@ -12,7 +12,7 @@ from ..open_turn import journal
 from ..state.records import OpenTurn
 from ..types.errors import BudgetExceededError
 from ..types.messages import Usage
-from ..types.prices import Charge, total
+from ..types.usage import Charge, total
 from .ledger import Ledger
 
 __all__ = ["calls_left", "reached"]

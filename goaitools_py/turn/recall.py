@@ -95,8 +95,7 @@ def ready_to_run(ledger: Ledger, tool: Tool[..., Any]) -> Flow[Tool[..., Any]]:
     if not isinstance(tool, _RecallTool):
         return tool
     # Not at the top: most conversations are never searched.
-    from ..history.recall.page import page_of
-    from ..history.recall.passages import passages_of, searched_parts
+    from ..history.recall_archive import page_of, passages_of, searched_parts
 
     state, dialect, plan = ledger.state, ledger.dialect, ledger.plan
     elsewhere = tuple(part.digest for part in searched_parts(state) if not part.is_here)

@@ -33,8 +33,8 @@ from ..types.errors import (
 )
 from ..types.events import FellBack, TurnStarted
 from ..types.messages import Message
+from ..types.request_parts import ProviderTool
 from ..types.result import ChatResult
-from ..types.tools import ProviderTool
 from .engine import TurnEngine
 from .flow import CallModel, Clock, Effect, Emit, Flow
 from .outages import Outages

@@ -15,8 +15,7 @@ from ..open_turn import journal
 from ..state.letters import SYSTEM
 from ..state.records import Meta, digest8
 from ..tools import Tool, external_tool
-from ..types.context_edits import ContextEdit, check_edits
-from ..types.tools import ProviderTool, ToolSpec
+from ..types.request_parts import ContextEdit, ProviderTool, ToolSpec, check_edits
 from .handed import fitted
 from .ledger import Ledger
 from .plan import Plan

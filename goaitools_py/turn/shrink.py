@@ -29,7 +29,8 @@ from ..compaction.base import (
 )
 from ..compaction.recall_note import is_only_note_removed, with_recall_note
 from ..compaction.turn_views import TurnView
-from ..history.archive.dropping import without_oldest
+from ..history.archive_keeping import without_oldest
+from ..history.rewrite.backoff import CompactorQuestions, has_rested, resting, woken
 from ..history.rewrite.cut import (
     LimitCut,
     compaction_request,
@@ -39,8 +40,6 @@ from ..history.rewrite.cut import (
     limit_cut,
     removed_turns,
 )
-from ..history.rewrite.questions import Questions
-from ..history.rewrite.resting import has_rested, resting, woken
 from ..history.rewrite.unsign import is_signed
 from ..open_turn.meter import gauge_of
 from ..state.state import ConversationState, closed_entries
@@ -241,7 +240,7 @@ def compact(ledger: Ledger, voice: VoiceOf, *, force: bool = False, archives: bo
     if ledger.tried.compaction_cause is not None and ledger.tried.has_compacted and not force:
         return False  # it has failed in this turn already, and a second failure could cost money again
     before = ledger.return_point()
-    questions = Questions(ledger.state, is_free=force)
+    questions = CompactorQuestions(ledger.state, is_free=force)
     report: CompactionReport | None = None
     try:
         report = yield from _compacted(ledger, compactor, voice, questions, force, archives)
@@ -272,7 +271,7 @@ def _compacted(
     ledger: Ledger,
     compactor: CompactorLike,
     voice: VoiceOf,
-    questions: Questions,
+    questions: CompactorQuestions,
     force: bool,
     archives: bool,
 ) -> Flow[CompactionReport | None]:

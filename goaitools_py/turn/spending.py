@@ -12,7 +12,7 @@ from decimal import Decimal
 from ..base.values import Value
 from ..types.messages import Usage
 from ..types.options import Resolved
-from ..types.prices import Bill, Charge, genai_price, priced
+from ..types.usage import Bill, Charge, genai_price, priced
 from .telling import Telling
 
 __all__ = ["Account", "Spending"]

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Final
 
 from ..backends.base import Dialect, RunsProviderTools
-from ..base.again import once_more
+from ..base.interrupts import run_twice
 from ..base.values import Value, replace
 from ..open_turn import journal
 from ..open_turn.admission import admitted, calls_problem
@@ -25,8 +25,8 @@ from ..open_turn.inner import asks_of
 from ..open_turn.turn_ids import TURN_IDS_FACT
 from ..state.records import JournalCall
 from ..state.state import ConversationState
-from ..tools import BadArguments, Tool, ToolContext, ToolReturn
-from ..tools.results import MAX_RESULT_BYTES, result_parts, text_parts
+from ..tools import MAX_RESULT_BYTES, BadArguments, Tool, ToolContext, ToolReturn
+from ..tools.call import result_parts, text_parts
 from ..types.answers import Answer, Answers, Approve, Deny, InnerAnswers, check_answer
 from ..types.errors import StateSizeError, ToolFailedError, TurnError
 from ..types.events import ToolFinished, ToolPending, ToolProgress, ToolStarted
@@ -134,7 +134,7 @@ def run_calls(
             continue
         for report in done.reports:
             yield _progress(ledger, report)
-        once_more(_note, ledger, done)  # Ctrl-C at this line must not lose the result
+        run_twice(_note, ledger, done)  # Ctrl-C at this line must not lose the result
         running.discard(done.index)
         outcome = done.outcome
         _tell(ledger, tools, done)

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from ..backends.base import Dialect
 from ..state.records import digest8
-from ..types.tools import ProviderTool, ToolSpec
+from ..types.request_parts import ProviderTool, ToolSpec
 
 __all__ = ["NO_TOOLS", "ToolText", "tool_text"]
 

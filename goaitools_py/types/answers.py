@@ -13,7 +13,6 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 from ..base.escaping import visible
 from ..base.values import Given, Value
 from .messages import CallKind, parsed_arguments
-from .tools import ToolReturn
 
 __all__ = [
     "Answer",
@@ -23,6 +22,7 @@ __all__ = [
     "InnerAnswers",
     "PendingCall",
     "PendingReason",
+    "ToolReturn",
     "check_answer",
     "pending_inside",
     "pending_text",
@@ -32,6 +32,15 @@ INSIDE: Final = "/"
 """Stands between the id of a call and the id of a call that waits inside of it."""
 
 PendingReason: TypeAlias = Literal["approval", "external", "in_doubt"]
+
+
+class ToolReturn(Given, frozen=True):
+    """A tool's result that says whether it is an error. `value` is anything that a tool may return."""
+
+    _unshown = frozenset({"value"})
+
+    value: Any
+    is_error: bool = False
 
 
 class Approve(Given, frozen=True):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..base.values import Value, replace
-from .render import plain
+from .render import valid_text
 
 __all__ = ["Citation", "citation_of", "citations_of_rows", "rows_of_citations", "shifted"]
 
@@ -70,7 +70,7 @@ def citation_of(
     if start is None:
         start, end = _place(body.get("start_index"), offset), _place(body.get("end_index"), offset)
     return Citation(
-        kind=plain(kind),
+        kind=valid_text(kind),
         url=_text(body, "url", "source"),
         title=_text(body, "title", "document_title", "filename", "name"),
         start=start,
@@ -81,7 +81,9 @@ def citation_of(
 
 
 def _text(body: Mapping[str, Any], *keys: str) -> str | None:
-    return next((plain(value) for key in keys if isinstance(value := body.get(key), str) and value), None)
+    return next(
+        (valid_text(value) for key in keys if isinstance(value := body.get(key), str) and value), None
+    )
 
 
 def _place(value: object, offset: int) -> int | None:

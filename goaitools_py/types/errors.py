@@ -42,13 +42,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from .usage import Usage
+from .usage import Bill, Usage
 
 if TYPE_CHECKING:
     from decimal import Decimal
 
     from .messages import Message, ToolRecord
-    from .prices import Bill
     from .turn_warnings import TurnWarning
 
 __all__ = [

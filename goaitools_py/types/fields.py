@@ -11,8 +11,8 @@ from typing import Any, Literal, TypedDict
 
 from .messages import Message
 from .options import Limits, ModelSettings, Unset, UserInput
-from .prices import Prices
 from .tokens import TokenCounter
+from .usage import Prices
 
 __all__ = [
     "ChatFields",

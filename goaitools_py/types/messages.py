@@ -11,7 +11,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
-from ..base.calling import own_names
+from ..base.advice import own_names
 from ..base.escaping import as_written
 from ..base.values import Given, Value
 from .usage import Usage

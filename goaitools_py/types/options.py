@@ -9,19 +9,19 @@ never its content.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from ..base.values import Given, Value
-from . import option_checks as checks
-from .context_edits import ContextEdit, check_edits
+from . import option_help as checks
 from .messages import Message, Part
-from .places import CHAT_NAMES, known_names, place_of
+from .option_help import CHAT_NAMES, misplaced_option, unknown_option
+from .request_parts import ContextEdit, check_edits
 
 if TYPE_CHECKING:
-    from .prices import Prices
     from .tokens import TokenCounter
+    from .usage import Prices
 
 __all__ = ["UNSET", "ChatOptions", "Limits", "ModelSettings", "Resolved", "Unset"]
 
@@ -361,7 +361,8 @@ def given_options(
     settings = given.get("settings")
     for name, value in keywords.items():
         if name not in _OPTIONS:
-            raise TypeError(_unknown(name, of_chat))
+            of_call = (*(one for one in OPTION_NAMES if one not in PER_TURN), *CHAT_NAMES)
+            raise TypeError(unknown_option(name, of_call if of_chat else OPTION_NAMES, SETTING_NAMES))
         if value is UNSET:
             continue
         if name == "settings" and settings is not None and value is not None:
@@ -378,62 +379,6 @@ def _by_name(value: Any) -> str:
         if isinstance(value, kind):
             return f"pass it by name: {name}=…"
     return "pass single ones by name"
-
-
-_SAID: Final = "what the user says is user=…"
-_PART: Final = "it is a part of what the user says: user=['What is this?', Image.from_path(path)]"
-_KEEPS: Final = "a conversation that is kept is chat.conversation(store, key)"
-_LOGGED: Final = "what a turn does is in the log 'goaitools_py', see docs/logging.md"
-_TYPED: Final = "the type of the answer is output_type=…, of chat, chat_with_state, start or send"
-_ELSEWHERE: Final[Mapping[str, str]] = {
-    "stream": "streaming is a method, start(…) in place of chat(…), which takes the same options",
-    **dict.fromkeys(("message", "prompt", "input", "text", "content", "question", "query", "say"), _SAID),
-    **dict.fromkeys(("image", "images", "picture", "audio", "sound", "document", "documents"), _PART),
-    **dict.fromkeys(("file", "files", "attachment", "attachments"), _PART),
-    **dict.fromkeys(("memory", "session"), _KEEPS),
-    **dict.fromkeys(("session_id", "thread_id", "chat_id"), f"your id is conversation_id=…; {_KEEPS}"),
-    "user_id": "who speaks is speaker=…; whose conversation it is, its key says: conversation(store, key)",
-    **dict.fromkeys(("log", "logging", "logger", "verbose", "debug"), _LOGGED),
-    **dict.fromkeys(("callback", "callbacks", "on_token"), "what happens in a turn is told to on_event=…"),
-    **dict.fromkeys(("max_steps", "max_turns"), "how often a turn asks the model is max_iterations=…"),
-    "functions": "what the model may call is tools=[…]",
-    "deadline": "seconds for the whole turn are timeout=…",
-    "retries": "it is max_retries=… of the backend: Chat(OpenAIChatBackend(MODEL, max_retries=…))",
-    "instructions": "the instructions for the model are system=…",
-    "system_prompt": "the instructions for the model are system=…",
-    "response_format": _TYPED,
-    "response_model": _TYPED,
-    "output_format": _TYPED,
-    "result_type": _TYPED,
-    "output_schema": _TYPED,
-    "schema": _TYPED,
-    "json_schema": _TYPED,
-    "history": "what was said before is the state of the last turn, or messages=[…]",
-}
-"""Names that other libraries use, with the option of this package for the same purpose."""
-
-
-def _unknown(name: str, of_chat: bool) -> str:
-    if name in _ELSEWHERE:
-        return f"unknown option {name!r}; {_ELSEWHERE[name]}"
-    if (place := place_of(name)) is not None:
-        return f"{name!r} is no option of a turn: it belongs to {place}"
-    import difflib  # imported only for a mistake
-
-    if name in SETTING_NAMES:
-        return f"unknown option {name!r}: it is a model setting; pass settings=ModelSettings({name}=…)"
-    options = (
-        (*(one for one in OPTION_NAMES if one not in PER_TURN), *CHAT_NAMES) if of_chat else OPTION_NAMES
-    )
-    close = difflib.get_close_matches(name, (*options, *SETTING_NAMES, *known_names()), n=1)
-    if not close:
-        return f"unknown option {name!r}; the options are {', '.join(options)}"
-    found = close[0]
-    if found in options:
-        return f"unknown option {name!r}; did you mean {found!r}?"
-    if found in SETTING_NAMES:
-        return f"unknown option {name!r}; did you mean settings=ModelSettings({found}=…)?"
-    return f"unknown option {name!r}; did you mean {found!r}? It belongs to {place_of(found)}"
 
 
 def _is_settings(name: str, value: Any) -> None:
@@ -456,7 +401,7 @@ CONTEXT_MARKS: Final = (0.7, 0.9)
 """The default of `context_marks`."""
 
 
-class _Option(NamedTuple):
+class _OptionRow(NamedTuple):
     default: Any
     """The value if neither the call nor the chat gives the option."""
     check: checks.Check | None = None
@@ -465,45 +410,45 @@ class _Option(NamedTuple):
     """True: the option belongs to one turn, and a chat takes no default for it."""
 
 
-_OPTIONS: Final[Mapping[str, _Option]] = {
-    "user": _Option(None, per_turn=True),
-    "messages": _Option((), checks.or_none(checks.sequence), per_turn=True),
-    "speaker": _Option(None, checks.or_none(checks.kept_text), per_turn=True),
-    "system": _Option(None, checks.or_none(checks.text)),
-    "context": _Option(None, checks.or_none(checks.text)),
-    "tools": _Option((), checks.or_none(checks.sequence)),
-    "deps": _Option(None),
-    "settings": _Option({}, checks.or_none(_is_settings)),
-    "sticky_settings": _Option(False, checks.flag),
-    "compactor": _Option(None, checks.or_none(checks.compactor)),
-    "cold_after": _Option(None, checks.or_none(checks.seconds)),
-    "record_ids": _Option(False, checks.flag),
-    "token_counter": _Option(None, checks.or_none(checks.counter)),
-    "context_marks": _Option(CONTEXT_MARKS, checks.marks),
-    "prices": _Option(None, checks.or_none(checks.callback)),
-    "max_iterations": _Option(10, checks.positive),
-    "limits": _Option(None, checks.or_none(_is_limits)),
-    "keep_partial": _Option(False, checks.flag),
-    "on_limit": _Option("answer", checks.one_of("answer", "raise")),
-    "timeout": _Option(300.0, checks.or_none(checks.seconds)),
-    "call_timeout": _Option(None, checks.or_none(checks.seconds)),
-    "first_delta_timeout": _Option(None, checks.or_none(checks.seconds)),
-    "tool_timeout": _Option(60.0, checks.or_none(checks.seconds)),
-    "tool_concurrency": _Option(8, checks.positive),
-    "tool_threads": _Option(False, checks.flag),
-    "max_tool_result_bytes": _Option(256 * 1024, checks.result_bytes),
-    "tool_errors": _Option("to_model", checks.one_of("to_model", "raise")),
-    "turn_id": _Option(None, checks.or_none(checks.telling_text), per_turn=True),
-    "on_pending": _Option("raise", checks.one_of("raise", "deny", "queue")),
-    "conversation_id": _Option(None, checks.or_none(checks.naming_text), per_turn=True),
-    "on_event": _Option(None, checks.or_none(checks.callback)),
-    "on_checkpoint": _Option(None, checks.or_none(checks.callback)),
-    "on_bad_state": _Option(None, checks.one_of("fresh", "raise", None)),
-    "on_foreign_state": _Option("raise", checks.one_of("raise", "fresh", "convert")),
-    "binding": _Option(None),
-    "metadata": _Option(None, checks.or_none(checks.text_map), per_turn=True),
-    "min_revision": _Option(None, checks.or_none(checks.whole), per_turn=True),
-    "output_type": _Option(None, per_turn=True),
+_OPTIONS: Final[Mapping[str, _OptionRow]] = {
+    "user": _OptionRow(None, per_turn=True),
+    "messages": _OptionRow((), checks.or_none(checks.sequence), per_turn=True),
+    "speaker": _OptionRow(None, checks.or_none(checks.kept_text), per_turn=True),
+    "system": _OptionRow(None, checks.or_none(checks.text)),
+    "context": _OptionRow(None, checks.or_none(checks.text)),
+    "tools": _OptionRow((), checks.or_none(checks.sequence)),
+    "deps": _OptionRow(None),
+    "settings": _OptionRow({}, checks.or_none(_is_settings)),
+    "sticky_settings": _OptionRow(False, checks.flag),
+    "compactor": _OptionRow(None, checks.or_none(checks.compactor)),
+    "cold_after": _OptionRow(None, checks.or_none(checks.seconds)),
+    "record_ids": _OptionRow(False, checks.flag),
+    "token_counter": _OptionRow(None, checks.or_none(checks.counter)),
+    "context_marks": _OptionRow(CONTEXT_MARKS, checks.marks),
+    "prices": _OptionRow(None, checks.or_none(checks.callback)),
+    "max_iterations": _OptionRow(10, checks.positive),
+    "limits": _OptionRow(None, checks.or_none(_is_limits)),
+    "keep_partial": _OptionRow(False, checks.flag),
+    "on_limit": _OptionRow("answer", checks.one_of("answer", "raise")),
+    "timeout": _OptionRow(300.0, checks.or_none(checks.seconds)),
+    "call_timeout": _OptionRow(None, checks.or_none(checks.seconds)),
+    "first_delta_timeout": _OptionRow(None, checks.or_none(checks.seconds)),
+    "tool_timeout": _OptionRow(60.0, checks.or_none(checks.seconds)),
+    "tool_concurrency": _OptionRow(8, checks.positive),
+    "tool_threads": _OptionRow(False, checks.flag),
+    "max_tool_result_bytes": _OptionRow(256 * 1024, checks.result_bytes),
+    "tool_errors": _OptionRow("to_model", checks.one_of("to_model", "raise")),
+    "turn_id": _OptionRow(None, checks.or_none(checks.telling_text), per_turn=True),
+    "on_pending": _OptionRow("raise", checks.one_of("raise", "deny", "queue")),
+    "conversation_id": _OptionRow(None, checks.or_none(checks.naming_text), per_turn=True),
+    "on_event": _OptionRow(None, checks.or_none(checks.callback)),
+    "on_checkpoint": _OptionRow(None, checks.or_none(checks.callback)),
+    "on_bad_state": _OptionRow(None, checks.one_of("fresh", "raise", None)),
+    "on_foreign_state": _OptionRow("raise", checks.one_of("raise", "fresh", "convert")),
+    "binding": _OptionRow(None),
+    "metadata": _OptionRow(None, checks.or_none(checks.text_map), per_turn=True),
+    "min_revision": _OptionRow(None, checks.or_none(checks.whole), per_turn=True),
+    "output_type": _OptionRow(None, per_turn=True),
 }
 """The one table of options: the default, the check, and whether the option belongs to one turn.
 
@@ -511,6 +456,17 @@ _OPTIONS: Final[Mapping[str, _Option]] = {
 
 DEFAULTS: Final[Mapping[str, Any]] = {name: option.default for name, option in _OPTIONS.items()}
 PER_TURN: Final = frozenset(name for name, option in _OPTIONS.items() if option.per_turn)
+
+
+def refuse_misplaced(method: str, given: Iterable[str]) -> None:
+    """Raise TypeError for the first keyword that was given to a method which takes no options of turns.
+
+    Args:
+        method: The method's name.
+        given: The names of the keywords that it does not have.
+    """
+    for name in given:
+        raise TypeError(misplaced_option(method, name, OPTION_NAMES, PER_TURN))
 
 
 def check_options(given: Mapping[str, Any]) -> None:

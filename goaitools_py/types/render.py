@@ -54,15 +54,15 @@ __all__ = [
     "is_context",
     "is_file",
     "note_message",
-    "plain",
-    "plain_bytes",
-    "plain_json",
     "read_event",
     "read_note",
     "read_system",
     "read_text",
     "system_block",
     "user_text",
+    "valid_bytes",
+    "valid_json",
+    "valid_text",
     "with_context",
     "with_speaker",
 ]
@@ -99,10 +99,10 @@ class EventBlock(Value, frozen=True, kw_only=True):
     id: str | None
 
 
-def plain(text: str) -> str:
+def valid_text(text: str) -> str:
     """Make text encodable: lone surrogates, which UTF-8 cannot hold, become U+FFFD.
 
-    This is the one rule for them. Every text that is sent, stored, shown or given to a tool is plain: text of
+    This is the one rule for them. Every text that is sent, stored, shown or given to a tool is valid: text of
     the user, of a tool, and of a model. Anthropic refuses each request with half a pair in its history. A
     caller's names and ids with lone surrogates are refused instead, because two different
     names could become equal.
@@ -114,24 +114,24 @@ def plain(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def plain_json(text: str) -> str:
+def valid_json(text: str) -> str:
     """Replace each lone surrogate in JSON text that a model wrote by U+FFFD, also an escaped one. Everything
     else stays as it is written.
 
     Returns the same object if there is nothing to do. In text that is not JSON an escape is plain text.
     """
-    text = plain(text)
+    text = valid_text(text)
     if not _pattern(_ESCAPED_SURROGATE).search(text):
         return text
     try:
         json.loads(text)
     except (ValueError, RecursionError):
         return text
-    made = plain_bytes(text.encode()).decode()
+    made = valid_bytes(text.encode()).decode()
     return text if made == text else made
 
 
-def plain_bytes(data: bytes) -> bytes:
+def valid_bytes(data: bytes) -> bytes:
     """JSON in which no string has a lone surrogate: an escaped one becomes an escaped U+FFFD.
 
     Returns the same object if there is nothing to do. Only the bytes of an escape with half a pair change.
@@ -177,7 +177,7 @@ class Halves:
         if "\ud800" <= text[-1:] <= "\udbff":
             self._left[kind] = text[-1]
             text = text[:-1]
-        return plain(text)
+        return valid_text(text)
 
     def rest(self) -> list[str]:
         """The kinds of text that ended in a first half. Its place is taken by U+FFFD."""
@@ -266,7 +266,7 @@ def user_text(text: str) -> str:
 
     Returns the same object if there is nothing to do.
     """
-    return escaped(plain(text))
+    return escaped(valid_text(text))
 
 
 def with_context(message: Message, context: str) -> Message:
@@ -324,7 +324,7 @@ def read_text(text: str) -> Text:
 
 
 def _escape(text: str, escapes: tuple[tuple[str, str], ...]) -> str:
-    text = plain(text)
+    text = valid_text(text)
     for char, escape in escapes:
         text = text.replace(char, escape)
     return text

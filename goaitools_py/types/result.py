@@ -16,15 +16,15 @@ from msgspec.structs import asdict
 from ..base.values import Value
 from .citations import Citation
 from .messages import ToolRecord, Usage, call_dict
-from .prices import Bill
 from .turn_warnings import TurnWarning
+from .usage import Bill
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
+    from ..base.display import ShownText
     from .answers import PendingCall
     from .errors import StateError
-    from .showing import Row
 
     T = TypeVar("T", default=Any)
 else:
@@ -223,30 +223,30 @@ class ChatResult(tuple[str, bytes], Generic[T]):
         ``print(result)`` shows no content, so that results may be logged. `file`: where to; None is standard
         output.
         """
-        from .showing import print_rows
+        from ..base.display import print_rows
 
         print_rows(self._rows(), file)
 
     def _repr_html_(self) -> str:
         """The same for a notebook, which calls this for the last value of a cell."""
-        from .showing import as_html
+        from ..base.display import as_html
 
         return as_html(self._rows())
 
-    def _rows(self) -> Iterator[Row]:
-        from .showing import Row
+    def _rows(self) -> Iterator[ShownText]:
+        from ..base.display import ShownText
 
         for record in self.tool_log:
             flag = "" if record.flag == "ok" else f" [{record.flag}]"
-            yield Row("call", f"{record.call.name}({record.call.arguments}){flag} -> {record.result}")
-        yield Row("assistant", self.text or "(no text)")
+            yield ShownText("call", f"{record.call.name}({record.call.arguments}){flag} -> {record.result}")
+        yield ShownText("assistant", self.text or "(no text)")
         if self.output is not None:
-            yield Row("output", repr(self.output))
+            yield ShownText("output", repr(self.output))
         for call in self.pending:
-            yield Row("waits", f"{call.name}({call.shown})")
+            yield ShownText("waits", f"{call.name}({call.shown})")
         for warning in self.warnings:
-            yield Row("warning", f"{warning.code}: {warning.message}")
-        yield Row(f"({self.status}, {self.model or 'no model'}, {self.usage.total_tokens} tokens)")
+            yield ShownText("warning", f"{warning.code}: {warning.message}")
+        yield ShownText(f"({self.status}, {self.model or 'no model'}, {self.usage.total_tokens} tokens)")
 
     def __new__(cls, *, text: str, state: bytes, **_: Any) -> Self:
         return tuple.__new__(cls, (text, state))

@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from typing import Final, Literal, Protocol, TypeAlias
 
 from ..base.values import Value, replace
-from .media import media_tokens
 from .messages import Message, Text, Usage
-from .vocabulary import TiktokenCounter
+from .token_rules import TiktokenCounter, media_tokens
 
 __all__ = [
     "FRAMES",

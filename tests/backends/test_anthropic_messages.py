@@ -28,7 +28,7 @@ from goaitools_py.types.messages import (
     user,
 )
 from goaitools_py.types.render import with_context
-from goaitools_py.types.tools import ProviderTool, ToolSpec
+from goaitools_py.types.request_parts import ProviderTool, ToolSpec
 
 JSON = dict[str, Any]
 

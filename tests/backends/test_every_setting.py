@@ -17,7 +17,7 @@ from goaitools_py.backends.dialects import WIRES, dialect_of
 from goaitools_py.backends.wire.extra_body import MERGED
 from goaitools_py.compaction import ServerCompaction, ServerToolClearing
 from goaitools_py.types.options import SETTING_NAMES
-from goaitools_py.types.tools import ToolSpec
+from goaitools_py.types.request_parts import ToolSpec
 
 HISTORY = [b'{"role":"user","content":"Hello."}']
 TOOL = ToolSpec(name="look", description="Look.", parameters={"type": "object"})

@@ -29,7 +29,7 @@ from goaitools_py.types.messages import (
     user,
 )
 from goaitools_py.types.render import BlockText, context_block, with_context
-from goaitools_py.types.tools import ProviderTool, ToolSpec
+from goaitools_py.types.request_parts import ProviderTool, ToolSpec
 
 OPENAI = OpenAIChatDialect()
 OTHER = OpenAIChatDialect("llm.example.org")

@@ -21,7 +21,7 @@ from goaitools_py.cli.chat_command import add_to as chat_options
 from goaitools_py.cli.chat_options import opening_of
 from goaitools_py.cli.line_chat import LineChat, typed_lines
 from goaitools_py.cli.session import CONVERSATION
-from goaitools_py.state.blob import peek
+from goaitools_py.state.blob_header import peek
 from goaitools_py.states import inspect_state, read_history
 from goaitools_py.stores import SQLiteStore
 from goaitools_py.testing import Calls, ScriptedBackend

@@ -17,7 +17,7 @@ from goaitools_py import Chat, Compactor, Encrypted, KeepRecentTurns, Key, Keyri
 from goaitools_py.cli import main
 from goaitools_py.cli.text_output import Progress
 from goaitools_py.cli.upgrading import StateFiles, StoreRows
-from goaitools_py.state.blob import peek
+from goaitools_py.state.blob_header import peek
 from goaitools_py.states import (
     load_state,
     read_history,
@@ -29,7 +29,7 @@ from goaitools_py.states import (
 from goaitools_py.stores import MemoryStore, SQLiteStore
 from goaitools_py.testing import ScriptedBackend
 
-from ..state._version_zero import register
+from ..state._old_states import Uncompressed
 from ..stores._places import opened, place_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,7 +39,6 @@ KEYS = ["--key-env", "NEW_KEY", "--key-env", "OLD_KEY"]
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    register(monkeypatch)
     monkeypatch.delenv("GOAITOOLS_STORE", raising=False)
     monkeypatch.setenv("OLD_KEY", OLD.to_text())
     monkeypatch.setenv("NEW_KEY", NEW.to_text())
@@ -52,7 +51,7 @@ def talk(*said: str, **options: Any) -> bytes:
 
 
 def old(**options: Any) -> bytes:
-    return talk(write_format=0, **options)
+    return talk(codec=Uncompressed(), **options)
 
 
 def report(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
@@ -74,7 +73,7 @@ def test_a_folder_is_upgraded_once(tmp_path: Path, capsys: pytest.CaptureFixture
 
     assert main(["upgrade", str(tmp_path), "--dry-run", "--json"]) == 0
     assert report(capsys) == {"upgraded": 3, "current": 1, "no_state": 1, "dry_run": True}
-    assert peek(load_state(tmp_path / "a")).version == 0
+    assert peek(load_state(tmp_path / "a")).compression == 0
     assert main(["upgrade", str(tmp_path), "--json"]) == 0
     assert report(capsys) == {"upgraded": 3, "current": 1, "no_state": 1}
     assert main(["upgrade", str(tmp_path)]) == 0
@@ -84,8 +83,8 @@ def test_a_folder_is_upgraded_once(tmp_path: Path, capsys: pytest.CaptureFixture
         "  1 file        not a state, left alone",
     ]
 
-    assert {peek(load_state(tmp_path / name)).version for name in ("a", "below/b")} == {1}
-    assert peek(state_from_text((tmp_path / "c.txt").read_text().strip())).version == 1
+    assert {peek(load_state(tmp_path / name)).compression for name in ("a", "below/b")} == {2}
+    assert peek(state_from_text((tmp_path / "c.txt").read_text().strip())).compression == 2
     assert (tmp_path / "notes").read_text() == "hello"
     assert load_state(tmp_path / "d") == new
     assert sorted(os.listdir(tmp_path)) == ["a", "below", "c.txt", "d", "notes"]
@@ -108,26 +107,6 @@ def test_states_are_sealed_with_the_newest_key(tmp_path: Path, capsys: pytest.Ca
     read_history(b, codec=Encrypted(ring, visible_to="client"), binding={"user": "1"})
     assert peek(b).compression == 0
     assert load_state(tmp_path / "c") == third
-
-
-def test_an_older_format_can_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """--to; a state that the older format has no place for is kept, and named."""
-    with Chat(ScriptedBackend(*["Yes."] * 4)) as chat:
-        blob = chat.run_turns(None, ["One.", "Two.", "Three."]).state
-        blob = bytes(chat.compact_state(blob, Compactor(TurnLimit(1), KeepRecentTurns(2), retain=True)).state)
-    save_state(blob, tmp_path / "archived")
-    save_state(talk(), tmp_path / "plain")
-
-    assert main(["upgrade", str(tmp_path), "--to", "0"]) == 1
-
-    out = capsys.readouterr().out
-    assert "the older format has no place for something in" in out
-    assert f"\n      {tmp_path / 'archived'}\n" in out
-    assert all(len(line) <= 80 for line in out.splitlines() if str(tmp_path) not in line)
-    assert peek(load_state(tmp_path / "plain")).version == 0
-    assert load_state(tmp_path / "archived") == blob
-    assert main(["upgrade", str(tmp_path), "--to", "7"]) == 2
-    assert "version 7 is not a version that this release writes" in capsys.readouterr().err
 
 
 def test_states_that_cannot_be_read_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -240,7 +219,7 @@ def test_many_conversations_with_owners_of_their_own(
 def test_a_save_of_another_worker_is_never_lost() -> None:
     """It comes between load and save: the row is read anew, and upgraded with what the worker saved."""
     store = MemoryStore()
-    with Chat(ScriptedBackend("Yes.", "Yes.", "Yes."), write_format=0) as chat:
+    with Chat(ScriptedBackend("Yes.", "Yes.", "Yes."), codec=Uncompressed()) as chat:
         conversation = chat.conversation(store, "ada")
         conversation.send("One.")
         times = []
@@ -255,7 +234,7 @@ def test_a_save_of_another_worker_is_never_lost() -> None:
 
     found = store.load("ada")
     assert found is not None
-    assert (len(times), peek(found.blob).version) == (2, 1)
+    assert (len(times), peek(found.blob).compression) == (2, 2)
     assert [turn.messages[0].said for turn in read_history(found.blob).turns] == ["One.", "Two."]
 
 
@@ -281,7 +260,7 @@ def test_a_running_turn_goes_on_over_an_upgrade() -> None:
         assert rows.upgrade("ada", lambda blob, key: upgrade_of(blob), dry=False) == "upgraded"
         return "Yes."
 
-    with Chat(ScriptedBackend("Yes.", upgrades), write_format=0) as chat:
+    with Chat(ScriptedBackend("Yes.", upgrades), codec=Uncompressed()) as chat:
         conversation = chat.conversation(store, "ada")  # type: ignore[arg-type]
         conversation.send("One.")
         result = conversation.send("Two.")
@@ -339,8 +318,8 @@ def test_a_column_of_a_table_is_upgraded(
         found = dict(connection.execute('SELECT id, "chat state" FROM player'))
     assert found[7] is None
     assert found[8] == b"other"
-    assert peek(state_from_text(found[5])).version == 1
-    assert {peek(found[number]).version for number in range(3)} == {1}
+    assert peek(state_from_text(found[5])).compression == 2
+    assert {peek(found[number]).compression for number in range(3)} == {2}
     assert read_history(found[0]) == read_history(blobs[0])
 
 

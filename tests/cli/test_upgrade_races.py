@@ -16,12 +16,10 @@ import pytest
 
 from goaitools_py import Chat, Encrypted, Key, Keyring
 from goaitools_py.cli import main
-from goaitools_py.state.blob import peek
+from goaitools_py.state.blob_header import peek
 from goaitools_py.states import read_history
 from goaitools_py.stores import SQLiteStore
 from goaitools_py.testing import ScriptedBackend
-
-from ..state._version_zero import register
 
 ROOT = Path(__file__).resolve().parents[2]
 ONE, OTHER = Key(b"1" * 32), Key(b"2" * 32)
@@ -32,8 +30,7 @@ TURNS = 12
 def test_turns_go_on_while_states_are_upgraded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Three workers talk while every state gets another version and another key, again and again."""
-    register(monkeypatch)
+    """Three workers talk while every state gets another key, again and again."""
     monkeypatch.setenv("KEY_1", ONE.to_text())
     monkeypatch.setenv("KEY_2", OTHER.to_text())
     path = tmp_path / "chat.db"
@@ -59,7 +56,7 @@ def test_turns_go_on_while_states_are_upgraded(
     while any(worker.is_alive() for worker in workers) or passes < 2:
         keys = ["--key-env", "KEY_1", "--key-env", "KEY_2"]
         if passes % 2:
-            keys = ["--key-env", "KEY_2", "--key-env", "KEY_1", "--to", "0"]
+            keys = ["--key-env", "KEY_2", "--key-env", "KEY_1"]
         code = main(["upgrade", "--store", str(path), *keys, "--binding", "user={key}", "--json"])
         problems = json.loads(capsys.readouterr().out)["names"]
         assert (code, problems.keys()) in ((0, set()), (1, {"busy"}))

@@ -25,12 +25,11 @@ from goaitools_py.base import rawjson
 from goaitools_py.base.values import replace
 from goaitools_py.state.closed_turns import ClosedTurn, Iteration, TurnRecord
 from goaitools_py.state.state import ConversationState, new_state, with_turn
-from goaitools_py.testing import _anthropic_wire, _openai_wire, _responses_wire
+from goaitools_py.testing._reply_shapes import SHAPES
 from goaitools_py.types.messages import Part, Text
 from goaitools_py.types.render import with_context
 
 WIRES = ("openai", "openai-responses", "anthropic")
-SHAPES = {"openai": _openai_wire, "openai-responses": _responses_wire, "anthropic": _anthropic_wire}
 PIXEL = b"\x89PNG\r\n\x1a\n"
 WORDS = ("the", "quick", "fox", "found", "a", "small", "brass", "key", "under", "stage", "and", "gave", "it")
 

@@ -26,18 +26,17 @@ from goaitools_py import (
 from goaitools_py.base import rawjson
 from goaitools_py.base.values import replace
 from goaitools_py.compaction import CompactorLike
-from goaitools_py.history.archive import keeping
-from goaitools_py.history.archive.keeping import SHARED_BYTES
-from goaitools_py.history.archive.reading import archive_of
-from goaitools_py.history.archive.records import Record
-from goaitools_py.history.archive.undoing import is_undoable, undone
+from goaitools_py.history import archive_keeping
+from goaitools_py.history.archive_keeping import SHARED_BYTES
+from goaitools_py.history.archive_reading import archive_of, is_undoable, undone
+from goaitools_py.history.archive_records import Record
 from goaitools_py.seal import BlobLimits, Plain
 from goaitools_py.state import media_rows
 from goaitools_py.state.closed_turns import ClosedTurn, numbers_of, with_numbers
 from goaitools_py.state.parts import ARCHIVE, new_part
-from goaitools_py.state.placing import detach
 from goaitools_py.state.records import cut_facts, digest8
 from goaitools_py.state.state import ConversationState, closed_turns, dump_state, load_state
+from goaitools_py.state.whole_blobs import detach
 from goaitools_py.states import inspect_state, read_history, rewind_state, state_messages, verify_state
 from goaitools_py.stores import MemoryStore
 from goaitools_py.testing import ScriptedBackend, check_history
@@ -347,8 +346,8 @@ def test_the_oldest_part_goes_first_and_the_journal_says_so(wire: str) -> None:
 def test_the_archive_in_a_blob_is_bounded_inflated_too(wire: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader refuses more than a fixed multiple of a blob's size, so a cut drops the oldest part before."""
     most = 60_000
-    monkeypatch.setattr(keeping, "most_inflated", lambda limits: most)
-    monkeypatch.setattr(keeping, "SHARED_BYTES", 100)
+    monkeypatch.setattr(archive_keeping, "most_inflated", lambda limits: most)
+    monkeypatch.setattr(archive_keeping, "SHARED_BYTES", 100)
     r, book = random.Random(wire), Book(wire)
     for _ in range(20):
         for _ in range(3):

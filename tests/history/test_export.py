@@ -253,7 +253,7 @@ def test_a_history_that_the_provider_would_refuse_is_refused(wire: str) -> None:
 
 def test_a_head_without_its_parts_is_not_exported() -> None:
     """A store keeps them; the error says how to get the whole."""
-    from goaitools_py.state.placing import detach
+    from goaitools_py.state.whole_blobs import detach
 
     head, parts = detach(rich("openai"))
 

@@ -26,7 +26,7 @@ from goaitools_py import (
 from goaitools_py.base.values import replace
 from goaitools_py.state.closed_turns import ClosedTurn
 from goaitools_py.state.records import OpenTurn, cut_facts
-from goaitools_py.state.row_ends import CutEnd, IterationEnd, cut_end, iteration_end
+from goaitools_py.state.row_codec import CutEnd, IterationEnd, cut_end, iteration_end
 from goaitools_py.state.state import closed_entries, closed_turns, dump_state, load_state, rebuild
 from goaitools_py.states import (
     fork_state,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from goaitools_py import Chat
-from goaitools_py.history import files
+from goaitools_py.history import stored_states
 from goaitools_py.states import load_state, save_state
 from goaitools_py.testing import ScriptedBackend
 from goaitools_py.types.errors import StateFormatError, StateTooLargeError
@@ -43,7 +43,7 @@ def test_a_failed_write_leaves_the_old_state(
     def fails(*args: object) -> None:
         raise OSError("the disk is full")
 
-    monkeypatch.setattr(files.os, broken, fails)
+    monkeypatch.setattr(stored_states.os, broken, fails)
     with pytest.raises(OSError, match="full"):
         save_state(blob_of("New."), tmp_path / "a")
     monkeypatch.undo()
@@ -72,7 +72,7 @@ def test_other_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(StateFormatError):
         save_state(b"hello", tmp_path / "b")
     assert not (tmp_path / "b").exists()
-    monkeypatch.setattr(files, "_MOST_BYTES", 100)
+    monkeypatch.setattr(stored_states, "_MOST_BYTES", 100)
     (tmp_path / "a").write_bytes(blob_of("Hello."))
     with pytest.raises(StateTooLargeError):
         load_state(tmp_path / "a")

@@ -25,11 +25,11 @@ from goaitools_py import (
     tool,
     user,
 )
-from goaitools_py.history.archive.reading import archive_of
+from goaitools_py.history.archive_reading import archive_of
 from goaitools_py.seal import PLAIN, BlobLimits, Plain
-from goaitools_py.state import open_segment as open_module
 from goaitools_py.state import segments as segments_module
 from goaitools_py.state import state as state_module
+from goaitools_py.state import unfinished_segments as open_module
 from goaitools_py.state.closed_turns import ClosedTurn, numbers_of
 from goaitools_py.state.media import LEAST_BYTES
 from goaitools_py.state.parts import ARCHIVE, MEDIA

@@ -25,7 +25,7 @@ from goaitools_py import (
 )
 from goaitools_py.backends.base import BackendError
 from goaitools_py.base.values import replace
-from goaitools_py.history.append import append_messages
+from goaitools_py.history.additions import append_messages
 from goaitools_py.history.rebase import holds_state
 from goaitools_py.state.records import with_cut
 from goaitools_py.state.state import closed_turns, dump_state, load_state, rebuild

@@ -11,10 +11,17 @@ import pytest
 from goaitools_py import Chat, Compactor, KeepRecentTurns, TurnLimit
 from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.base.values import replace
-from goaitools_py.history.recall import page as pages
-from goaitools_py.history.recall.page import page_of
-from goaitools_py.history.recall.passages import Passage, passages_of
-from goaitools_py.history.recall.search import MOST_TERMS, best_order, prepared, scores, terms_of
+from goaitools_py.history import recall_archive
+from goaitools_py.history.recall_archive import (
+    MOST_TERMS,
+    Passage,
+    best_order,
+    page_of,
+    passages_of,
+    prepared,
+    scores,
+    terms_of,
+)
 from goaitools_py.seal import Plain
 from goaitools_py.state.state import load_state
 from goaitools_py.testing import ScriptedBackend
@@ -181,14 +188,13 @@ def test_a_damaged_part_is_left_out() -> None:
 
 def test_only_the_newest_part_of_a_huge_archive_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bound on what one call opens."""
-    from goaitools_py.history.recall import passages
 
     with Chat(ScriptedBackend(*["Noted."] * 3), compactor=CUTS) as chat:
         blob = chat.run_turns(None, ["The key is under the mat.", "So.", "So."]).state
     state = load_state(blob)
     twice = replace(state, parts=(*state.parts, *state.parts))
 
-    monkeypatch.setattr(passages, "MOST_BYTES", state.parts[0].raw_len)
+    monkeypatch.setattr(recall_archive, "MOST_BYTES", state.parts[0].raw_len)
 
-    assert passages.searched_parts(twice) == twice.parts[1:]
-    assert pages.HITS == 5
+    assert recall_archive.searched_parts(twice) == twice.parts[1:]
+    assert recall_archive.HITS == 5

@@ -8,11 +8,11 @@ import pytest
 
 from goaitools_py import Chat, Document, Image, tool
 from goaitools_py.base.values import replace
-from goaitools_py.history.redact.entries import Redactor
+from goaitools_py.history.redact.entry_texts import Redactor
 from goaitools_py.history.redact.matching import Finder
 from goaitools_py.history.redact.rows import open_without
 from goaitools_py.state.records import JournalCall, OpenTurn
-from goaitools_py.state.row_ends import iteration_facts
+from goaitools_py.state.row_codec import iteration_facts
 from goaitools_py.state.state import dump_state, load_state
 from goaitools_py.states import redact_state
 from goaitools_py.testing import Calls, ScriptedBackend

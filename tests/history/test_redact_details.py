@@ -29,9 +29,9 @@ from goaitools_py import (
 from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.base import rawjson
 from goaitools_py.base.values import replace
-from goaitools_py.history.archive.records import part_of, record_digest, records_of
+from goaitools_py.history.archive_records import part_of, record_digest, records_of
 from goaitools_py.history.redact import rows
-from goaitools_py.history.redact.entries import Redactor
+from goaitools_py.history.redact.entry_texts import Redactor
 from goaitools_py.history.redact.matching import Finder
 from goaitools_py.history.redact.redaction import Redaction
 from goaitools_py.seal import Plain
@@ -39,9 +39,9 @@ from goaitools_py.state import blob as blobs
 from goaitools_py.state.blob import Kind
 from goaitools_py.state.closed_turns import FACTS, ClosedTurn, Iteration, TurnRecord
 from goaitools_py.state.parts import ARCHIVE, MEDIA, new_part
-from goaitools_py.state.placing import detach
 from goaitools_py.state.records import CutRow, Meta, RingRow, cut_facts
 from goaitools_py.state.state import closed_turns, dump_state, load_state, new_state, rebuild
+from goaitools_py.state.whole_blobs import detach
 from goaitools_py.states import (
     inspect_state,
     pending_calls,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from goaitools_py.history.redact.entries import Redactor
+from goaitools_py.history.redact.entry_texts import Redactor
 from goaitools_py.history.redact.matching import Finder
 
 WORDS = (

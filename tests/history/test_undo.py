@@ -24,14 +24,13 @@ from goaitools_py import (
 )
 from goaitools_py.base import rawjson
 from goaitools_py.base.values import replace
-from goaitools_py.history.archive.keeping import Retention
-from goaitools_py.history.archive.reading import archive_of
-from goaitools_py.history.archive.undoing import is_undoable, undone
+from goaitools_py.history.archive_keeping import Retention
+from goaitools_py.history.archive_reading import archive_of, is_undoable, undone
 from goaitools_py.history.rewrite.repair import repaired
 from goaitools_py.history.rewrite.unsign import is_signed, unsign
 from goaitools_py.state.codec import LIMITS
-from goaitools_py.state.placing import detach
 from goaitools_py.state.state import ConversationState, closed_turns, dump_state, load_state
+from goaitools_py.state.whole_blobs import detach
 from goaitools_py.states import (
     History,
     fork_state,

@@ -17,7 +17,7 @@ from goaitools_py import StateSizeError, TurnError, event, tool
 from goaitools_py.seal import BlobLimits, Plain
 from goaitools_py.state.state import load_state
 from goaitools_py.testing import Calls, Raw, ScriptedBackend, check_history
-from goaitools_py.testing.scripted import _SHAPES
+from goaitools_py.testing._reply_shapes import SHAPES
 from goaitools_py.types.messages import Image
 
 from .conftest import Threads, blob_in
@@ -92,7 +92,7 @@ class Conversation:
 
     def broken(self) -> Raw:
         """A streamed reply that breaks off."""
-        shape = _SHAPES[self.wire]
+        shape = SHAPES[self.wire]
         whole = shape.reply(self.text(), [], reasoning="", model="m", number=900 + self.ids, sent=100)
         events = shape.as_events(whole)
         return Raw(events[: self.rng.randrange(1, len(events))])

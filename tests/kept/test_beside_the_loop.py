@@ -11,7 +11,7 @@ import pytest
 
 from goaitools_py import AsyncChat, Chat
 from goaitools_py.chat.kept import changes, facade, privacy
-from goaitools_py.state.blob import may_take_long
+from goaitools_py.state.blob_header import may_take_long
 from goaitools_py.stores import AsyncMemoryStore
 from goaitools_py.testing import ScriptedBackend
 from goaitools_py.turn import foreign

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from goaitools_py import AsyncChat, Chat, StoreUnavailableError
-from goaitools_py.base import late
-from goaitools_py.base.undisturbed import AsyncUndisturbed, Undisturbed
+from goaitools_py.base import late_calls as late
+from goaitools_py.base.late_calls import AsyncUndisturbed, Undisturbed
 from goaitools_py.chat.kept import row_calls
 from goaitools_py.testing import ScriptedBackend
 

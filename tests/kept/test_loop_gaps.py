@@ -18,7 +18,7 @@ import pytest
 
 from goaitools_py import AsyncChat, Chat, Compactor, KeepRecentTurns, TurnLimit, user
 from goaitools_py.seal import PLAIN, Encrypted, Key, Keyring, Signed
-from goaitools_py.state.reseal import rewrap
+from goaitools_py.state.whole_blobs import rewrap
 from goaitools_py.stores import AsyncMemoryStore
 from goaitools_py.testing import ScriptedBackend
 from tests.history._bombs import bomb

@@ -14,8 +14,8 @@ from goaitools_py import Chat, Image, StateConflictError, event
 from goaitools_py.base.values import replace
 from goaitools_py.seal import Encrypted, Key, Keyring, Signed
 from goaitools_py.state.parts import ARCHIVE, ELSEWHERE, INLINE, MEDIA, new_part
-from goaitools_py.state.placing import parts_of, verify_state
 from goaitools_py.state.state import dump_state, load_state
+from goaitools_py.state.whole_blobs import parts_of, verify_state
 from goaitools_py.stores import CallableStore, MemoryStore, Parted, Stored
 
 from ..stores._places import opened, place_of

@@ -28,7 +28,7 @@ from goaitools_py.chat.kept.row import Row
 from goaitools_py.chat.kept.whole import load_row
 from goaitools_py.seal import Encrypted, Key, Keyring
 from goaitools_py.state.parts import ARCHIVE, MEDIA
-from goaitools_py.state.placing import parts_of, verify_state
+from goaitools_py.state.whole_blobs import parts_of, verify_state
 from goaitools_py.stores import MemoryStore, StoredHead
 from goaitools_py.testing import ScriptedBackend
 

@@ -12,7 +12,8 @@ from goaitools_py.backends.base import BackendError
 from goaitools_py.backends.openai.chat import OpenAIChatDialect
 from goaitools_py.backends.openai.responses import OpenAIResponsesDialect
 from goaitools_py.output import Output
-from goaitools_py.testing import ScriptedBackend, _openai_wire, _responses_wire
+from goaitools_py.testing import ScriptedBackend
+from goaitools_py.testing._reply_shapes import SHAPES
 from goaitools_py.types.errors import ProviderRejectedError
 
 from ..conftest import Face
@@ -60,9 +61,9 @@ ADVICE = "Output(…, mode='prompt') asks for it in words"
 def backend(wire: str, *steps: Any) -> ScriptedBackend:
     """A compatible server, whose rules for schemas are not known."""
     if wire == "openai":
-        return ScriptedBackend(*steps, dialect=OpenAIChatDialect("server.example"), shape=_openai_wire)
+        return ScriptedBackend(*steps, dialect=OpenAIChatDialect("server.example"), shape=SHAPES["openai"])
     dialect = OpenAIResponsesDialect("server.example")
-    return ScriptedBackend(*steps, wire=wire, dialect=dialect, shape=_responses_wire)
+    return ScriptedBackend(*steps, wire=wire, dialect=dialect, shape=SHAPES["openai-responses"])
 
 
 def refused(status: int = 400) -> BackendError:

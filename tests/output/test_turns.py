@@ -16,14 +16,8 @@ from goaitools_py.output import Output, OutputDelta, OutputError
 from goaitools_py.output.wanted import wanted
 from goaitools_py.states import inspect_state, read_history, verify_state
 from goaitools_py.stores import MemoryStore
-from goaitools_py.testing import (
-    Calls,
-    Raw,
-    ScriptedBackend,
-    _anthropic_wire,
-    _openai_wire,
-    _responses_wire,
-)
+from goaitools_py.testing import Calls, Raw, ScriptedBackend
+from goaitools_py.testing._reply_shapes import SHAPES
 from goaitools_py.turn.answer import _Partials
 from goaitools_py.types.errors import LimitExceededError, ProviderUnavailableError, TurnError
 
@@ -126,9 +120,7 @@ def test_an_answer_that_was_cut_off_has_no_value_and_is_not_asked_again(wire: st
 
 
 def _cut_off(wire: str) -> Any:
-    shape: Any = {"openai": _openai_wire, "openai-responses": _responses_wire, "anthropic": _anthropic_wire}[
-        wire
-    ]
+    shape: Any = SHAPES[wire]
     body = shape.reply('{"guilty":', (), reasoning="", model="m", number=1, sent=1)
     if wire == "openai":
         body["choices"][0]["finish_reason"] = "length"

@@ -14,7 +14,7 @@ from typing import Any
 
 from goaitools_py import Document, Image, Message, ModelSettings, ProviderTool, Text, Tool
 from goaitools_py.base import rawjson
-from goaitools_py.types.tools import ToolReturn
+from goaitools_py.types.answers import ToolReturn
 
 from ._recorded import Exchange
 from ._rules import differences

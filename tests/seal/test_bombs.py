@@ -19,8 +19,8 @@ import pytest
 import zstandard
 
 from goaitools_py.state.blob import Kind, encode, segment
+from goaitools_py.state.frames import read_varints
 from goaitools_py.state.parts import ARCHIVE, new_part
-from goaitools_py.state.varints import read_varints
 from goaitools_py.states import export_state, read_history, redact_state, to_markdown
 from goaitools_py.types.errors import StateInvalidError
 

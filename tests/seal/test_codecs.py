@@ -27,7 +27,8 @@ from goaitools_py import (
 )
 from goaitools_py.seal import encrypted as encrypted_module
 from goaitools_py.seal import rewrap
-from goaitools_py.state.blob import Kind, Segment, decode, encode, peek, segment
+from goaitools_py.state.blob import Kind, Segment, decode, encode, segment
+from goaitools_py.state.blob_header import peek
 from goaitools_py.state.codec import BlobLimits
 from goaitools_py.states import inspect_state, state_from_messages
 

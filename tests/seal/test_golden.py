@@ -14,6 +14,7 @@ import pytest
 from goaitools_py import Approve, Chat, StateAuthError, StateError, tool
 from goaitools_py.seal import rewrap
 from goaitools_py.state import blob
+from goaitools_py.state.blob_header import peek
 from goaitools_py.state.state import closed_entries, dump_state, load_state
 from goaitools_py.states import (
     inspect_state,
@@ -141,7 +142,7 @@ def test_what_was_written_goes_on(vector: Vector) -> None:
     assert check_history(vector.facts["wire"], after) == []
     assert inspect_state(done.state, **vector.opening).revision == info.revision + 1
     assert inspect_state(done.state, **vector.opening).turns == info.turns + 1
-    assert blob.peek(done.state).suite == blob.peek(vector.blob).suite
+    assert peek(done.state).suite == peek(vector.blob).suite
 
 
 @pytest.mark.parametrize("vector", GOOD, ids=ids)

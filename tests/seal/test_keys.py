@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from goaitools_py import Encrypted, Key, Keyring, Signed
-from goaitools_py.seal.context import pae
+from goaitools_py.seal.binding import pae
 from goaitools_py.seal.keys import hkdf
 
 from . import _second

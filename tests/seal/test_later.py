@@ -26,12 +26,12 @@ from goaitools_py import (
     tool,
 )
 from goaitools_py.base.values import replace
+from goaitools_py.history.redact.strip_unknown import known_record, strip_unknown
 from goaitools_py.open_turn import journal
 from goaitools_py.seal import rewrap
 from goaitools_py.state.closed_turns import FACTS
 from goaitools_py.state.records import OpenTurn
 from goaitools_py.state.state import closed_turns, dump_state, load_state, rebuild
-from goaitools_py.state.stripped import known_record, stripped
 from goaitools_py.states import (
     fork_state,
     inspect_state,
@@ -261,11 +261,11 @@ def test_who_drops_it_counts_it(wire: str) -> None:
     before = load_state(conversation(wire))
     state = load_state(later_of(dump_state(before)))
 
-    plain, count = stripped(state)
+    plain, count = strip_unknown(state)
 
     assert names_in(dump_state(plain)) == Counter()
     assert count == sum(names_in(dump_state(state)).values())
-    assert stripped(plain) == (plain, 0)
+    assert strip_unknown(plain) == (plain, 0)
     assert (plain.inbox, plain.open, plain.parts) == (before.inbox, before.open, before.parts)
     assert read_history(dump_state(plain)) == read_history(dump_state(before))
     names = set(type(before.meta).__struct_fields__)
@@ -285,7 +285,7 @@ def test_a_row_with_one_unknown_name_is_written_anew(wire: str, room: str) -> No
         changed = replace(record, iterations=more)
     later = rebuild(state, [replace(first, record=changed), *rest])
 
-    plain, count = stripped(later)
+    plain, count = strip_unknown(later)
 
     assert count == 1
     assert closed_turns(plain)[0].record == known_record(changed)[0] != changed
@@ -295,7 +295,7 @@ def test_a_row_with_one_unknown_name_is_written_anew(wire: str, room: str) -> No
 def test_nothing_of_this_release_is_taken_for_a_later_ones(vectors: list[Vector]) -> None:
     """Every fact, key and row of the frozen blobs is known."""
     for vector in vectors:
-        assert stripped(load_state(vector.blob))[1] == 0
+        assert strip_unknown(load_state(vector.blob))[1] == 0
 
 
 @pytest.fixture(name="vectors")

@@ -29,7 +29,8 @@ from goaitools_py import (
 )
 from goaitools_py.backends.base import BackendError
 from goaitools_py.seal import rewrap
-from goaitools_py.state.blob import decode, peek
+from goaitools_py.state.blob import decode
+from goaitools_py.state.blob_header import peek
 from goaitools_py.states import (
     inspect_state,
     pending_calls,

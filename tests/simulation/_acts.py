@@ -15,8 +15,7 @@ from goaitools_py.base.values import replace
 from goaitools_py.chat.kept import changes
 from goaitools_py.chat.kept.stops import stop_flow
 from goaitools_py.chat.kept.turn import KeptTurn
-from goaitools_py.history.append import append_messages
-from goaitools_py.history.update import update_state
+from goaitools_py.history.additions import append_messages, update_state
 from goaitools_py.seal import BlobLimits, Plain
 from goaitools_py.states import pending_calls
 from goaitools_py.turn.flow import Flow, Invoke

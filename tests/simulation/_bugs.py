@@ -17,7 +17,7 @@ from goaitools_py.chat.kept import changes, facade, privacy, row, row_parts
 from goaitools_py.chat.kept.stops import StopWatch
 from goaitools_py.chat.kept.turn import KeptTurn
 from goaitools_py.history.branch import rewind_state
-from goaitools_py.history.redact import passes, redaction
+from goaitools_py.history.redact import redaction
 from goaitools_py.history.redact.redaction import Redaction
 from goaitools_py.history.rewrite import cut
 from goaitools_py.history.translate import state as conversion
@@ -257,7 +257,7 @@ BUGS: Final[dict[str, Bug]] = {
     "a redaction of which others do not know": Bug(
         redaction, "with_cut", _cuts_alone, "^s.* was deleted in", 2_338
     ),
-    "a redaction that leaves the archive": Bug(passes, "cuts_of", _empty, "is in its archive", 2_386),
+    "a redaction that leaves the archive": Bug(redaction, "cuts_of", _empty, "is in its archive", 2_386),
     "a cancelled turn is never saved": Bug(KeptTurn, "settle", _unsaved, "and then cancelled", 291),
     "a failed turn leaves its replies out": Bug(KeptTurn, "_left_by", _forgetful, "was paid for", 2_658),
     "a refused message is not taken back": Bug(KeptTurn, "_left_by", _still_waiting, "and handed back", 101),

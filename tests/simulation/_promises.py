@@ -32,7 +32,7 @@ from goaitools_py import (
     TurnError,
     TurnInProgressError,
 )
-from goaitools_py.history.archive.reading import archive_of
+from goaitools_py.history.archive_reading import archive_of
 from goaitools_py.state.codec import Codec
 from goaitools_py.state.state import ConversationState, closed_entries, load_state
 from goaitools_py.testing import check_history

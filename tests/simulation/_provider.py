@@ -16,15 +16,11 @@ from typing import Any, Final
 from goaitools_py.backends.base import BackendError, ModelRequest
 from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.base import rawjson
-from goaitools_py.testing import _anthropic_wire, _openai_wire, _responses_wire, check_history
+from goaitools_py.testing import check_history
+from goaitools_py.testing._reply_shapes import SHAPES
 
 __all__ = ["REFUSED", "Provider", "as_seen", "directive", "outage", "refusal"]
 
-SHAPES: Final[dict[str, Any]] = {
-    "openai": _openai_wire,
-    "openai-responses": _responses_wire,
-    "anthropic": _anthropic_wire,
-}
 REFUSED: Final = "((refused))"
 """What the provider takes in no request."""
 

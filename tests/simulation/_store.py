@@ -17,7 +17,7 @@ from goaitools_py import StateConflictError, StoreUnavailableError
 from goaitools_py.chat.kept.parts import joined
 from goaitools_py.seal import Plain
 from goaitools_py.state.parts import ELSEWHERE
-from goaitools_py.state.placing import parts_of
+from goaitools_py.state.whole_blobs import parts_of
 from goaitools_py.stores import Stored, StoredHead, StoredKey, StoredPage, StoredPart
 from goaitools_py.types.errors import LeaseHeldError
 

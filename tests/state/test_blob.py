@@ -21,7 +21,8 @@ from msgspec.structs import force_setattr
 
 from goaitools_py.state import blob as blob_module
 from goaitools_py.state import dictionary, frames
-from goaitools_py.state.blob import FORMAT_VERSIONS, Header, Kind, Segment, decode, encode, peek, segment
+from goaitools_py.state.blob import Kind, Segment, decode, encode, segment
+from goaitools_py.state.blob_header import FORMAT_VERSIONS, Header, peek
 from goaitools_py.state.codec import (
     PLAIN,
     SUITE_AES_256_GCM,

@@ -25,7 +25,8 @@ from goaitools_py.backends import rules
 from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.history.rewrite.repair import repaired
 from goaitools_py.open_turn import steps
-from goaitools_py.state.blob import Kind, Segment, decode, decode_whole, encode, peek, segment
+from goaitools_py.state.blob import Kind, Segment, decode, decode_whole, encode, segment
+from goaitools_py.state.blob_header import peek
 from goaitools_py.state.parts import ARCHIVE, INLINE, MEDIA, Part, new_part
 from goaitools_py.state.state import closed_entries, load_state
 from goaitools_py.states import state_messages

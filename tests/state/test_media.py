@@ -19,7 +19,6 @@ from goaitools_py.state.blob import Kind, decode, encode, segment
 from goaitools_py.state.closed_turns import ClosedTurn, Iteration, TurnRecord
 from goaitools_py.state.media import LEAST_BYTES, cut_out, digest_of, put_back, references, shortened
 from goaitools_py.state.parts import MAX_PART_BYTES, MEDIA, new_part
-from goaitools_py.state.placing import detach
 from goaitools_py.state.records import MAX_MEDIA, InboxItem, MediaRow
 from goaitools_py.state.segments import JOIN
 from goaitools_py.state.state import (
@@ -31,6 +30,7 @@ from goaitools_py.state.state import (
     rebuild,
     with_turn,
 )
+from goaitools_py.state.whole_blobs import detach
 from goaitools_py.states import inspect_state, verify_state
 from goaitools_py.types.errors import StateError, StateInvalidError, StateTooLargeError, StateVersionError
 

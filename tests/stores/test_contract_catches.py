@@ -27,7 +27,7 @@ from goaitools_py.stores import (
 from goaitools_py.stores import common as rules
 from goaitools_py.stores.memory import MemoryLease
 from goaitools_py.testing import _store_beside, _store_extras, _store_saving, _store_together, store_contract
-from goaitools_py.testing._store_case import Check
+from goaitools_py.testing._store_case import StoreCheck
 
 
 def findings(make_store: Callable[[], Any]) -> str:
@@ -702,7 +702,7 @@ def _remembering() -> Callable[[], MemoryStore]:
     return lambda: Remembers(shared)
 
 
-BROKEN: tuple[tuple[Any, Check], ...] = (
+BROKEN: tuple[tuple[Any, StoreCheck], ...] = (
     (GivesEmpty, _store_saving.nothing_is_none),
     (KeepsAt64K, _store_saving.bytes_come_back),
     (KeepsText, _store_saving.bytes_come_back),
@@ -774,11 +774,11 @@ BROKEN: tuple[tuple[Any, Check], ...] = (
 
 
 def _name(value: Any) -> str:
-    return value.wants[:40] if isinstance(value, Check) else getattr(value, "__name__", "store")
+    return value.wants[:40] if isinstance(value, StoreCheck) else getattr(value, "__name__", "store")
 
 
 @pytest.mark.parametrize(("broken", "check"), BROKEN, ids=_name)
-def test_a_broken_store_is_found(broken: Callable[[], Any], check: Check) -> None:
+def test_a_broken_store_is_found(broken: Callable[[], Any], check: StoreCheck) -> None:
     """Each store is broken in one way, and the check that is for it says so."""
     store = broken()
 

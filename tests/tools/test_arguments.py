@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from goaitools_py.tools import BadArguments, Tool
-from goaitools_py.types.tools import ToolSpec
+from goaitools_py.types.request_parts import ToolSpec
 
 
 class Game:

@@ -1,4 +1,4 @@
-"""Facts about `goaitools_py.tools.context`: what a call is told, and what it logs."""
+"""Facts about `goaitools_py.tools.tool_context`: what a call is told, and what it logs."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

@@ -18,7 +18,7 @@ import pytest
 
 from goaitools_py import ChatOptions
 from goaitools_py.tools import Tool, ToolContext, as_tools, refuse_async, tool
-from goaitools_py.types.tools import ProviderTool
+from goaitools_py.types.request_parts import ProviderTool
 
 
 class Game:

@@ -1,4 +1,4 @@
-"""Facts about `goaitools_py.tools.results`: every return value as parts of a message."""
+"""Facts about `goaitools_py.tools.call`: every return value as parts of a message."""
 
 import dataclasses
 import datetime
@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from goaitools_py import Chat, tool
 from goaitools_py.testing import Calls, ScriptedBackend
 from goaitools_py.tools import MAX_RESULT_BYTES, ToolReturn, result_parts
-from goaitools_py.tools.results import MAX_RESULT_MEDIA_BYTES
+from goaitools_py.tools.call import MAX_RESULT_MEDIA_BYTES
 from goaitools_py.types.messages import Audio, Document, Image, Part, Text
 
 

@@ -25,7 +25,7 @@ from typing_extensions import TypedDict
 
 from goaitools_py.tools import BadArguments, Tool, ToolContext, as_tools, tool
 from goaitools_py.types.errors import ToolError
-from goaitools_py.types.tools import ToolSpec
+from goaitools_py.types.request_parts import ToolSpec
 
 
 class Game:

@@ -13,15 +13,10 @@ from typing import Any, Final
 
 from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.base import rawjson
-from goaitools_py.testing import _anthropic_wire, _openai_wire, _responses_wire
+from goaitools_py.testing._reply_shapes import SHAPES
 
 __all__ = ["STALL", "Script", "StallingServer", "Words"]
 
-SHAPES: Final[dict[str, Any]] = {
-    "openai": _openai_wire,
-    "openai-responses": _responses_wire,
-    "anthropic": _anthropic_wire,
-}
 PATIENCE_SECONDS: Final = 10.0
 """After which the server gives a client up that does not, so that a broken rule fails a test."""
 

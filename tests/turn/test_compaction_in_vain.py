@@ -20,7 +20,7 @@ from goaitools_py import (
 )
 from goaitools_py.backends.base import BackendError
 from goaitools_py.compaction import AskModel, CompactionRequest
-from goaitools_py.history.rewrite.questions import GROWTH
+from goaitools_py.history.rewrite.backoff import GROWTH
 from goaitools_py.state.state import load_state
 from goaitools_py.states import inspect_state, read_history, rewind_state
 from goaitools_py.testing import Calls, Raw, ScriptedBackend

@@ -14,7 +14,7 @@ from goaitools_py.backends.capabilities import capabilities
 from goaitools_py.states import inspect_state
 from goaitools_py.testing import ScriptedBackend
 from goaitools_py.turn.request import STICKY
-from goaitools_py.types.context_edits import ServerThinkingClearing
+from goaitools_py.types.request_parts import ServerThinkingClearing
 
 from ..conftest import Face
 from ._refusals import CLAUDES, GPTS, refusals

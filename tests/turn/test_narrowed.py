@@ -21,7 +21,7 @@ from goaitools_py import (
 from goaitools_py.backends.base import BackendError
 from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.base.values import replace
-from goaitools_py.history.archive.reading import archive_of
+from goaitools_py.history.archive_reading import archive_of
 from goaitools_py.sim import Fault, Reply
 from goaitools_py.state.closed_turns import Iteration
 from goaitools_py.state.codec import PLAIN

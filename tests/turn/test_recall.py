@@ -27,7 +27,7 @@ from goaitools_py.compaction import ClearToolResults
 from goaitools_py.seal import BlobLimits, Plain
 from goaitools_py.sim import Fault, Reply
 from goaitools_py.state.parts import ARCHIVE
-from goaitools_py.state.placing import detach
+from goaitools_py.state.whole_blobs import detach
 from goaitools_py.states import read_history, rewind_state, state_messages
 from goaitools_py.stores import AsyncMemoryStore, MemoryStore
 from goaitools_py.testing import Calls, ScriptedBackend, check_history

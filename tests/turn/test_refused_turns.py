@@ -11,7 +11,7 @@ from goaitools_py import PLAIN, Compactor, KeepRecentTurns, event, user
 from goaitools_py.backends.base import ModelRequest
 from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.compaction import Summarize
-from goaitools_py.history.recall.passages import passages_of
+from goaitools_py.history.recall_archive import passages_of
 from goaitools_py.state.state import load_state
 from goaitools_py.states import (
     convert_state,

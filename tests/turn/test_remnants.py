@@ -306,9 +306,9 @@ def test_a_container_of_another_server_is_not_named(face: Face) -> None:
 
 
 def _shape() -> Any:
-    from goaitools_py.testing import _anthropic_wire
+    from goaitools_py.testing._reply_shapes import SHAPES
 
-    return _anthropic_wire
+    return SHAPES["anthropic"]
 
 
 def test_a_container_that_has_expired_is_named_in_no_summary(face: Face) -> None:

@@ -18,7 +18,7 @@ from goaitools_py import (
 from goaitools_py.backends import rules
 from goaitools_py.base import rawjson
 from goaitools_py.base.values import replace
-from goaitools_py.history.archive.reading import archive_of
+from goaitools_py.history.archive_reading import archive_of
 from goaitools_py.history.rewrite.repair import repaired
 from goaitools_py.sim import Fault, Reply
 from goaitools_py.state.closed_turns import Iteration

@@ -1,4 +1,4 @@
-"""Half a surrogate pair, which no UTF-8 can hold: one rule wherever it comes in (`render.plain`).
+"""Half a surrogate pair, which no UTF-8 can hold: one rule wherever it comes in (`render.valid_text`).
 
 Every text that is sent, stored, shown or given to a tool has U+FFFD in its place: a caller's, a tool's and a
 model's. Signed thinking with half a pair is left out. Names and ids are refused, for two could become one.

@@ -29,7 +29,7 @@ HISTORY_TURNS = 12
 OFF = (
     "output/",
     "chat/hand_off.py",
-    "types/showing.py",
+    "base/display.py",
     "backends/gate.py",
     "backends/gating.py",
     "open_turn/inner.py",
@@ -38,7 +38,7 @@ OFF = (
     "serve/",
     "frontends/",
     "backends/read_entries.py",  # no entry is read that was just written or sent
-    "types/vocabulary.py",
+    "types/token_rules.py",
 )
 """What is off in these turns, by the beginnings of file names."""
 

@@ -36,7 +36,7 @@ from goaitools_py import (
 from goaitools_py.sim import Fault, Reply
 from goaitools_py.states import inspect_state, pending_calls, read_history, state_messages
 from goaitools_py.testing import check_history
-from goaitools_py.tools.results import MAX_RESULT_BYTES
+from goaitools_py.tools import MAX_RESULT_BYTES
 
 from ._desk import Desk, clerk, codes, flags, look, pay, spends
 from ._reading import CHAT, RESPONSES, call_ids, history_sent, result_ids, results, roles, users

@@ -362,7 +362,7 @@ def made(backend: Backend, other: AsyncBackend, options: ChatOptions) -> None:
         Signed(Keyring(Key.generate())),
         Encrypted(Keyring(Key.generate())),
     ]
-    Chat(backend, codec=codecs[0], write_format=1)
+    Chat(backend, codec=codecs[0])
     Chat(OpenAIChatBackend("MODEL", base_url="http://127.0.0.1:1/v1", api_key="KEY"))
     AsyncChat(other, tools=[one])
     AsyncChat(AsyncOpenAIChatBackend("MODEL", context_window=128_000))

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ...types.context_edits import ServerThinkingClearing
+from ...types.request_parts import ServerThinkingClearing
 from ..capabilities import Capabilities
 from ..wire.fitting import Fitting, fit_effort, fit_limit, near_effort
 

@@ -19,10 +19,9 @@ from typing import Any, ClassVar, Final, Literal
 
 from ...base import rawjson
 from ...base.values import Value, replace
-from ...types.context_edits import ContextEdit
 from ...types.messages import Message, ToolCall, ToolResult
-from ...types.render import plain
-from ...types.tools import ProviderTool, ToolSpec
+from ...types.render import valid_text
+from ...types.request_parts import ContextEdit, ProviderTool, ToolSpec
 from ..base import Fault, Fitted, ModelRequest, Reply, RequestParts, StreamDecoder
 from ..capabilities import Capabilities, capabilities
 from ..http.faults import http_fault
@@ -138,7 +137,7 @@ class AnthropicDialect(Value, frozen=True):
 
     def preamble(self, messages: Sequence[Message]) -> bytes:
         """Encode the system messages that lead a request as text blocks; b"" without text."""
-        texts = [plain(message.text) for message in messages]
+        texts = [valid_text(message.text) for message in messages]
         blocks = [writing.text(text) for text in texts if text.strip()]
         return rawjson.dumps(blocks) if blocks else b""
 

@@ -56,7 +56,7 @@ from ...base import rawjson
 from ...base.values import Value, replace
 from ...types.citations import Citation, citation_of
 from ...types.messages import ToolCall
-from ...types.render import argument_object, plain, plain_bytes
+from ...types.render import argument_object, valid_bytes, valid_text
 from ..base import ProtocolFault, Reply
 from ..wire.answer import BROKEN_OFF, broken_off, clean_name, error_fault, misplaced_error, paid, shape_of
 from ..wire.bill import cost_of
@@ -196,7 +196,7 @@ def _said(content: bytes) -> str:
         pairs = _read(_entry(content))
     except rawjson.RawJSONError:
         return ""
-    return plain(_text(content) or _spoken(pairs))
+    return valid_text(_text(content) or _spoken(pairs))
 
 
 def _spoken(pairs: Iterable[_Pair]) -> str:
@@ -274,7 +274,7 @@ def reply_of(answer: RawReply) -> Reply:
         kept, calls, is_cut = _stored(pairs, answer.id.encode("utf-8", "replace") + entry)
         if any(block.type in _IMPOSSIBLE for _, block in kept):
             fault = ProtocolFault("the answer holds a block of no type, or a result, which only a user sends")
-            fault.partial_text = plain(_spoken(pairs))
+            fault.partial_text = valid_text(_spoken(pairs))
             raise paid(fault, billed(answer.usage))
     except rawjson.RawJSONError as error:
         raise paid(ProtocolFault("the answer's content cannot be read"), billed(answer.usage)) from error
@@ -286,8 +286,8 @@ def reply_of(answer: RawReply) -> Reply:
         entry = _with_content(entry, sendable)
     return Reply(
         entries=(entry,) if sendable else (),
-        text=plain(_spoken(pairs)),
-        reasoning=plain("".join(block.thinking for _, block in pairs if block.type == "thinking")),
+        text=valid_text(_spoken(pairs)),
+        reasoning=valid_text("".join(block.thinking for _, block in pairs if block.type == "thinking")),
         calls=calls,
         finish_reason=finish,
         stop=_stop(finish),
@@ -318,7 +318,7 @@ def _may_run(answer: RawReply, calls: Sequence[ToolCall]) -> bool:
 def _plain(pairs: Sequence[_Pair]) -> list[_Pair]:
     """The blocks without half a surrogate pair. A signature covers the bytes of its thinking: if one of the
     signed blocks has half a pair, all thinking of the reply is left out."""
-    made = [(plain_bytes(raw), block) for raw, block in pairs]
+    made = [(valid_bytes(raw), block) for raw, block in pairs]
     is_broken = any(
         block.is_signed and new[0] is not raw for new, (raw, block) in zip(made, pairs, strict=True)
     )
@@ -358,7 +358,7 @@ def _stored(pairs: Sequence[_Pair], seed: bytes) -> tuple[list[_Pair], tuple[Too
         changed: dict[str, bytes] = {}
         if block.type == "tool_use":
             call_id = block.id or ""
-            if not call_id or call_id in seen or plain(call_id) is not call_id:
+            if not call_id or call_id in seen or valid_text(call_id) is not call_id:
                 call_id = "toolu_" + hashlib.sha256(seed + str(position).encode()).hexdigest()[:24]
                 changed["id"] = rawjson.dumps(call_id)
             seen.add(call_id)

@@ -18,7 +18,7 @@ import msgspec
 from ...base import rawjson
 from ...base.values import replace
 from ...types.messages import Usage
-from ...types.render import Halves, plain
+from ...types.render import Halves, valid_text
 from ..base import Delta, Fault, ProtocolFault, Reply
 from ..http.sse import EventSplitter, EventTooLongError
 from ..wire.answer import BROKEN_OFF, broken_off, error_fault, left_over
@@ -185,7 +185,7 @@ class AnthropicDecoder:
     @property
     def partial_text(self) -> str:
         """Text received so far."""
-        return plain("".join(block.text() for block in tuple(self._blocks.values())))
+        return valid_text("".join(block.text() for block in tuple(self._blocks.values())))
 
     @property
     def usage_so_far(self) -> Usage | None:
@@ -354,7 +354,7 @@ class _Block:
 
 def _input(text: str, start: bytes) -> bytes:
     """An input as the model wrote it. Text that is not a JSON object becomes a string: it stays text."""
-    text = plain(text)
+    text = valid_text(text)
     if not text.strip():
         return start
     return rawjson.one_line(text.encode()) if is_object(text) else _written(text)
@@ -391,7 +391,7 @@ def _given(first: Mapping[str, bytes], second: Mapping[str, bytes], key: str) ->
 
 def _written(text: str) -> bytes:
     """A string as JSON, exactly: a lone surrogate stays escaped, where `rawjson.dumps` would replace it."""
-    return rawjson.dumps(text) if plain(text) is text else json.dumps(text).encode()
+    return rawjson.dumps(text) if valid_text(text) is text else json.dumps(text).encode()
 
 
 def _joined(members: Mapping[str, bytes | msgspec.Raw]) -> bytes:

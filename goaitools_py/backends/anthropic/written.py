@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from ...base import rawjson
 from ...types.messages import Audio, Document, Image, Message, Part, Text, ToolCall
-from ...types.render import BlockText, event_block, plain, system_block, user_text
-from ...types.tools import ToolSpec
+from ...types.render import BlockText, event_block, system_block, user_text, valid_text
+from ...types.request_parts import ToolSpec
 from ..wire.request import image_problem, placeholder
 
 __all__ = ["function", "message", "text", "tool_result"]
@@ -41,9 +41,9 @@ def message(one: Message, *, knows_system: bool) -> dict[str, Any]:
         raise ValueError(f"a message of role {one.role!r} holds text only on the provider API 'anthropic'")
     if one.role == "assistant":
         calls = [_tool_use(call) for call in one.tool_calls]
-        return {"role": "assistant", "content": _content(one.parts, plain, beside=calls)}
+        return {"role": "assistant", "content": _content(one.parts, valid_text, beside=calls)}
     if knows_system:
-        return {"role": "system", "content": _content(one.parts, plain)}
+        return {"role": "system", "content": _content(one.parts, valid_text)}
     return {"role": "user", "content": [text(system_block(one.text))]}
 
 
@@ -71,7 +71,7 @@ def tool_result(call_id: str, parts: Sequence[Part], *, is_error: bool = False) 
 
 def function(tool: ToolSpec) -> dict[str, Any]:
     """One function tool."""
-    written: dict[str, Any] = {"name": tool.name, "description": plain(tool.description)}
+    written: dict[str, Any] = {"name": tool.name, "description": valid_text(tool.description)}
     if tool.strict:
         written["strict"] = True
     return written | {"input_schema": dict(tool.parameters)}
@@ -118,7 +118,7 @@ def _block(part: Part, write: Callable[[str], str]) -> dict[str, Any]:
 
 def _source(part: Image | Document) -> dict[str, Any]:
     if part.data is None:
-        return {"type": "url", "url": plain(part.url or "")}
+        return {"type": "url", "url": valid_text(part.url or "")}
     return {"type": "base64", "media_type": part.media_type, "data": part.base64()}
 
 

@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Final
 from ...base import rawjson
 from ...base.values import Value
 from ...types.messages import Audio, Document, Image, Message, Part, Text, ToolCall, ToolResult
-from ...types.render import BlockText, event_block, plain, user_text
-from ...types.tools import ProviderTool, ToolSpec
+from ...types.render import BlockText, event_block, user_text, valid_text
+from ...types.request_parts import ProviderTool, ToolSpec
 from ..base import Fault, Fitted, ModelRequest, Reply, RequestParts, StreamDecoder
 from ..capabilities import capabilities
 from ..http.faults import http_fault
@@ -261,7 +261,7 @@ def _spoken(message: Message) -> dict[str, Any]:
     """A system or assistant message: text, and for the assistant tool calls."""
     if not all(isinstance(part, Text) for part in message.parts):
         raise ValueError(f"a message of role {message.role!r} holds text only on the provider API 'openai'")
-    content = plain(message.text)
+    content = valid_text(message.text)
     if not message.tool_calls:
         return {"role": message.role, "content": content}
     calls = [_tool_call(call) for call in message.tool_calls]
@@ -298,7 +298,7 @@ def _part(part: Part) -> dict[str, Any]:
         case Text():
             return {"type": "text", "text": user_text(part.text)}
         case Image():
-            image = {"url": plain(part.url) if part.url is not None else _inline_url(part)}
+            image = {"url": valid_text(part.url) if part.url is not None else _inline_url(part)}
             detail = {"detail": part.detail} if part.detail else {}
             return {"type": "image_url", "image_url": image | detail}
         case Document():
@@ -332,7 +332,7 @@ def _check_data(part: Image | Document | Audio) -> None:
 def _function(tool: ToolSpec) -> dict[str, Any]:
     function: dict[str, Any] = {
         "name": tool.name,
-        "description": plain(tool.description),
+        "description": valid_text(tool.description),
         "parameters": dict(tool.parameters),
     }
     if tool.strict:

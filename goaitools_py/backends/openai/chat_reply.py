@@ -73,7 +73,7 @@ from ...base import rawjson
 from ...base.values import Value, replace
 from ...types.citations import Citation, citation_of
 from ...types.messages import CallKind, ToolCall, Usage
-from ...types.render import plain, plain_bytes
+from ...types.render import valid_bytes, valid_text
 from ..base import ProtocolFault, Reply
 from ..rules import check_entry
 from ..rules.openai_chat import entry_problems, is_silent
@@ -241,7 +241,7 @@ def reply_of(answer: RawReply, *, family: str) -> Reply:
     except rawjson.RawJSONError as error:
         raise paid(ProtocolFault("the answer's message cannot be read"), usage_of(answer.usage)) from error
     except ProtocolFault as fault:
-        fault.partial_text = plain(_said(answer.message))
+        fault.partial_text = valid_text(_said(answer.message))
         raise paid(fault, usage_of(answer.usage)) from None
     text, reasoning = spoken(view)
     if "audio" in view:
@@ -256,8 +256,8 @@ def reply_of(answer: RawReply, *, family: str) -> Reply:
         cost = cost_of(usage, view.get("provider_metadata"))
     return Reply(
         entries=() if says_nothing else (entry,),
-        text=plain(text or refusal),
-        reasoning=plain(reasoning),
+        text=valid_text(text or refusal),
+        reasoning=valid_text(reasoning),
         calls=calls,
         finish_reason=finish,
         stop=_stop(finish, refusal),
@@ -278,14 +278,14 @@ _SEALED: Final = ("reasoning_details", "thinking_blocks")
 
 def _plain(entry: bytes) -> bytes:
     """The message without half a surrogate pair. Signed thinking is verbatim or not there."""
-    made = plain_bytes(entry)
+    made = valid_bytes(entry)
     if made is entry:
         return entry
     members = rawjson.members(entry)
     gone = {
         key
         for key in _SEALED
-        if b'"signature"' in (raw := members.get(key, b"")) and plain_bytes(raw) is not raw
+        if b'"signature"' in (raw := members.get(key, b"")) and valid_bytes(raw) is not raw
     }
     return rawjson.without(made, gone) if gone else made
 
@@ -509,7 +509,7 @@ def _calls(
     for position, (view, raw) in enumerate(zip(views, raws, strict=True)):
         call = call_of(view)
         made = None
-        if not call.id or call.id in seen or plain(call.id) is not call.id:
+        if not call.id or call.id in seen or valid_text(call.id) is not call.id:
             made = made_call_id(seed, position)
             call = replace(call, id=made)
         seen.add(call.id)

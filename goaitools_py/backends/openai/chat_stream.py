@@ -17,7 +17,7 @@ import msgspec
 from ...base import rawjson
 from ...base.values import replace
 from ...types.messages import Usage
-from ...types.render import Halves, plain
+from ...types.render import Halves, valid_text
 from ..base import Delta, Fault, ProtocolFault, Reply
 from ..http.sse import EventSplitter, EventTooLongError
 from ..wire.answer import BROKEN_OFF, broken_off, error_fault, left_over, misplaced_error
@@ -220,7 +220,7 @@ class ChatDecoder:
     @property
     def partial_text(self) -> str:
         """Text received so far."""
-        return plain(self._parts.text("text") + self._message.text("content") + "".join(self._heard))
+        return valid_text(self._parts.text("text") + self._message.text("content") + "".join(self._heard))
 
     @property
     def usage_so_far(self) -> Usage | None:

@@ -15,10 +15,9 @@ from typing import Any, ClassVar, Final, Literal
 
 from ...base import rawjson
 from ...base.values import Value, replace
-from ...types.context_edits import ContextEdit
 from ...types.messages import Audio, Document, Image, Message, Part, Text, ToolCall, ToolResult
-from ...types.render import BlockText, event_block, plain, user_text
-from ...types.tools import ProviderTool, ToolSpec
+from ...types.render import BlockText, event_block, user_text, valid_text
+from ...types.request_parts import ContextEdit, ProviderTool, ToolSpec
 from ..base import Fault, Fitted, ModelRequest, ProtocolFault, Reply, RequestParts, StreamDecoder
 from ..capabilities import capabilities
 from ..http.faults import http_fault
@@ -138,7 +137,7 @@ class OpenAIResponsesDialect(Value, frozen=True):
                 f"a message of role {message.role!r} holds text only on the provider API 'openai-responses'"
             )
         role = message.role if message.role == "assistant" else self._system
-        text = plain(message.text)
+        text = valid_text(message.text)
         said = [{"role": role, "content": text}] if text or not message.tool_calls else []
         return [*said, *map(_call, message.tool_calls)]
 
@@ -409,7 +408,7 @@ def _part(part: Part) -> dict[str, Any]:
 
 
 def _media(part: Image | Document) -> dict[str, Any]:
-    url = plain(part.url) if part.data is None and part.url is not None else writing.inline_url(part)
+    url = valid_text(part.url) if part.data is None and part.url is not None else writing.inline_url(part)
     if isinstance(part, Image):
         return {"type": "input_image", "detail": part.detail or "auto", "image_url": url}
     if part.data is None:
@@ -424,7 +423,7 @@ def _function(tool: ToolSpec) -> dict[str, Any]:
     return {
         "type": "function",
         "name": tool.name,
-        "description": plain(tool.description),
+        "description": valid_text(tool.description),
         "parameters": dict(tool.parameters),
         # Always sent: without it the server makes schemas strict where it can, unlike Chat Completions.
         "strict": tool.strict,

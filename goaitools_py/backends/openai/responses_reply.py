@@ -58,7 +58,7 @@ from ...base import rawjson
 from ...base.values import Value, replace
 from ...types.citations import Citation, citation_of
 from ...types.messages import ToolCall, Usage
-from ...types.render import plain, plain_bytes
+from ...types.render import valid_bytes, valid_text
 from ..base import Fault, ProtocolFault, Reply
 from ..rules import check_entry
 from ..wire.answer import (
@@ -307,7 +307,7 @@ def said_in(items: Sequence[bytes]) -> str:
             item = as_dict(rawjson.view(raw))
             if kind_of(item) == "assistant":
                 said.append(spoken(item.get("content")))
-    return plain(BETWEEN.join(filter(None, said)))
+    return valid_text(BETWEEN.join(filter(None, said)))
 
 
 def failure(error: object, *, text: str = "") -> ProtocolFault:
@@ -351,8 +351,8 @@ def reply_of(answer: RawReply, *, family: str, speakers: Sequence[str] = SPEAKER
     usage = object_of(answer.usage)
     return Reply(
         entries=entries,
-        text=plain("".join(said.text)),
-        reasoning=plain("".join(said.reasoning)),
+        text=valid_text("".join(said.text)),
+        reasoning=valid_text("".join(said.reasoning)),
         calls=calls,
         finish_reason=answer.reason or answer.status,
         stop=_stop(answer, said),
@@ -471,7 +471,7 @@ class _Items:
         if kind in _RESULTS and item.get("call_id") not in self._ids:
             raise ProtocolFault("the answer holds the result of a call that it did not make")
         self._has_answers = self._has_answers or kind in units.ANSWERS
-        self.entries.append(plain_bytes(entry))
+        self.entries.append(valid_bytes(entry))
         self.signed.append(kind == "reasoning" and units.is_signed(item))
 
     def _client_call(self, entry: bytes, call: ToolCall) -> bytes:
@@ -506,7 +506,7 @@ class _Items:
         call = call_of(item)
         written = CALLS[as_str(item.get("type"))][1]
         changed: dict[str, bytes] = {}
-        if not call.id or call.id in self._ids or plain(call.id) is not call.id:
+        if not call.id or call.id in self._ids or valid_text(call.id) is not call.id:
             call = replace(call, id=made_call_id(self._seed + entry, len(self.calls)))
             changed["call_id"] = rawjson.dumps(call.id)
         if not isinstance(item.get(written), (str, type(None))):

@@ -15,7 +15,7 @@ import msgspec
 
 from ...base import rawjson
 from ...base.values import replace
-from ...types.render import Halves, plain
+from ...types.render import Halves, valid_text
 from ..base import Delta, Fault, ProtocolFault, Reply
 from ..http.sse import EventSplitter, EventTooLongError
 from ..wire.answer import left_over
@@ -143,7 +143,7 @@ class ResponsesDecoder:
     @property
     def partial_text(self) -> str:
         """Text received so far."""
-        return plain("".join(self._text))
+        return valid_text("".join(self._text))
 
     # ----------------------------------------------------------------------------------- one event
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ...base import rawjson
 from ...types.messages import CallKind, ToolCall
-from ...types.render import argument_object, plain_json
+from ...types.render import argument_object, valid_json
 from ..wire.tolerance import as_dict, as_str
 from .pieces import Called, Lost, Piece, Said, hosted, outcome
 
@@ -93,7 +93,7 @@ def _input(call: ToolCall) -> bytes | None:
     if call.kind == "custom":
         return rawjson.dumps({"input": call.arguments})
     try:
-        given = rawjson.one_line(plain_json(argument_object(call.arguments)).encode())
+        given = rawjson.one_line(valid_json(argument_object(call.arguments)).encode())
         rawjson.members(given)
         rawjson.view(b"[" * (rawjson.MAX_DEPTH - _DEEPEST) + given + b"]" * (rawjson.MAX_DEPTH - _DEEPEST))
     except (rawjson.RawJSONError, UnicodeEncodeError):

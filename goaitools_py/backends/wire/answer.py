@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ...base import rawjson
 from ...types.messages import CallKind, Usage
-from ...types.render import Halves, argument_object, plain, plain_json
+from ...types.render import Halves, argument_object, valid_json, valid_text
 from ..base import Delta, Fault, ProtocolFault
 from ..http.faults import fault_of_error
 from .tolerance import as_dict, count, object_of
@@ -49,7 +49,7 @@ def error_fault(error: object, *, text: str = "") -> ProtocolFault:
     if not text:
         return ProtocolFault(problem, fault)
     interrupted = Fault(kind="interrupted", code=fault.code, retryable=True)
-    return ProtocolFault(problem, interrupted, partial_text=plain(text))
+    return ProtocolFault(problem, interrupted, partial_text=valid_text(text))
 
 
 BROKEN_OFF: Final = frozenset(
@@ -75,7 +75,7 @@ def broken_off(word: str, text: str) -> ProtocolFault:
         fault = Fault(kind="interrupted", code=word, retryable=True)
     else:
         fault = Fault(kind="unavailable", code=word, retryable=True)
-    return ProtocolFault(f"the reply broke off ({word})", fault, partial_text=plain(text))
+    return ProtocolFault(f"the reply broke off ({word})", fault, partial_text=valid_text(text))
 
 
 _MINIMAX: Final = {
@@ -151,12 +151,12 @@ def stored_arguments(arguments: str, *, kind: CallKind, family: str) -> str:
     """The arguments to store for a call, without half a surrogate pair. Where servers of this family refuse
     all but an object, it is the object that they mean, or else "{}"."""
     if "\\u" in arguments or not arguments.isascii():
-        arguments = plain(arguments) if kind == "custom" else plain_json(arguments)
+        arguments = valid_text(arguments) if kind == "custom" else valid_json(arguments)
     if kind == "custom" or family in OPENAI_FAMILIES:
         return arguments
     meant = argument_object(arguments)
     try:
-        rawjson.members(plain(meant).encode())
+        rawjson.members(valid_text(meant).encode())
     except rawjson.RawJSONError:
         return "{}"
     return meant

@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from ...base.values import replace
-from ...types.context_edits import ContextEdit, ServerCompaction, ServerThinkingClearing, ServerToolClearing
+from ...types.request_parts import ContextEdit, ServerCompaction, ServerThinkingClearing, ServerToolClearing
 
 __all__ = [
     "IN_REPLY_BETA",

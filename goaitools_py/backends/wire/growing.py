@@ -31,7 +31,7 @@ from typing import Final
 import msgspec
 
 from ...base import rawjson
-from ...types.render import plain
+from ...types.render import valid_text
 from .envelope import REFUSALS
 
 __all__ = [
@@ -334,7 +334,7 @@ _OUTSIDE: Final = re.compile(r'["{}]')
 
 def _is_object(text: str) -> bool:
     try:
-        rawjson.members(plain(text).encode())
+        rawjson.members(valid_text(text).encode())
     except rawjson.RawJSONError:
         return False
     return True
@@ -445,7 +445,7 @@ def objects_of(raw: msgspec.Raw) -> list[Object]:
 
 def written(text: str) -> bytes:
     """A string as JSON, exactly: a lone surrogate stays escaped, where `rawjson.dumps` would replace it."""
-    return rawjson.dumps(text) if plain(text) is text else json.dumps(text).encode()
+    return rawjson.dumps(text) if valid_text(text) is text else json.dumps(text).encode()
 
 
 def with_members(members: Mapping[str, bytes | msgspec.Raw]) -> bytes:

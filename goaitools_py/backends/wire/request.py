@@ -14,7 +14,7 @@ from typing import Any, Final
 from ...base import rawjson
 from ...types.messages import Audio, Document, Image
 from ...types.render import user_text
-from ...types.tools import ProviderTool, ToolSpec
+from ...types.request_parts import ProviderTool, ToolSpec
 from ..base import RequestParts
 from ..capabilities import capabilities
 

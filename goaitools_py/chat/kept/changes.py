@@ -11,11 +11,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from ...history.branch import fork_state, rewind_state
+from ...history.branch import fork_state, rewind_state, undo_cut
 from ...history.info import refs_of
-from ...history.undo import undo_cut
-from ...state.reseal import rewrap
 from ...state.state import dump_state, load_state, new_state
+from ...state.whole_blobs import rewrap
 from ...turn.flow import Clock, Emit, Flow, computed
 from ...types.errors import StateConflictError, StateError
 from ...types.events import Appended

@@ -12,8 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ...base.again import once_more
-from ...base.exits import finished, is_ending, unfinished
+from ...base.interrupts import finished, is_ending, run_twice, unfinished
 from ...base.process import this_process
 from ...turn.flow import AsyncDriver, BusyError, Driver, Flow
 from ...turn.observers import notify, notify_async
@@ -95,7 +94,7 @@ class KeptSteps:
     def _settle(self) -> None:
         if self._process is not this_process():
             return  # a fork: the turn and its lease are the parent's
-        once_more(self._settle_once)  # if Ctrl-C, say, interrupts the save, it is done once more
+        run_twice(self._settle_once)  # if Ctrl-C, say, interrupts the save, it is done once more
 
     def _settle_once(self) -> None:
         with self._lock:

@@ -17,14 +17,14 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from ...backends.base import Dialect
-from ...base.calling import advised
-from ...base.undisturbed import AsyncUndisturbed, Undisturbed
+from ...base.advice import advised
+from ...base.late_calls import AsyncUndisturbed, Undisturbed
 from ...base.values import Value, field, replace
+from ...history.additions import check_update, update_state
 from ...history.info import StateInfo, inspect_state, pending_calls
 from ...history.redact.matching import Finder, Match
 from ...history.turns import History, read_history
-from ...history.update import check_update, update_state
-from ...state.blob import may_take_long
+from ...state.blob_header import may_take_long
 from ...state.codec import Codec
 from ...state.state import closed_turns, load_state
 from ...stores.layout import MAX_KEY_BYTES

@@ -101,7 +101,7 @@ class AsyncRenewal:
             self._task = loop.create_task(self._renew(loop))
 
     async def _renew(self, loop: asyncio.AbstractEventLoop) -> None:
-        from ...base.late import await_within
+        from ...base.late_calls import await_within
 
         try:
             is_held = await await_within(self._pause, self._lease.renew())

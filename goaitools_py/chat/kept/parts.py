@@ -16,13 +16,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
-from ...history.archive.keeping import with_joined, with_room
-from ...state.blob import HAS_DIRECTORY
+from ...history.archive_keeping import with_joined, with_room
+from ...state.blob_header import HAS_DIRECTORY
 from ...state.codec import HEADER_BYTES, Codec
-from ...state.outline import outline
 from ...state.parts import ARCHIVE, ELSEWHERE, MEDIA, SEALED_HISTORY, part_missing
-from ...state.placing import attach, detach, parts_of
 from ...state.state import dump_state, hard_limits, load_state
+from ...state.whole_blobs import attach, detach, outline, parts_of
 from ...stores.base import StoredHead
 from ...stores.layout import StoredPart
 from ...types.errors import StateError

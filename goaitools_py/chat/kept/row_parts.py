@@ -11,9 +11,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from ...state.parts import ARCHIVE
-from ...state.placing import attach
 from ...state.records import Meta
 from ...state.state import load_state
+from ...state.whole_blobs import attach
 from ...stores.layout import RowFacts, StoredPart, combines, takes_facts
 from ...turn.flow import Flow
 from ...types.errors import StateConflictError, StateCorruptError, StateError, StatePartMissingError

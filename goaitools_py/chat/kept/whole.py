@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from ...state.blob import peek
+from ...state.blob_header import peek
 from ...state.codec import PLAIN, Codec
 from ...state.parts import ELSEWHERE
-from ...state.placing import parts_of
 from ...state.state import load_state
+from ...state.whole_blobs import parts_of
 from ...stores.base import Leasing, Parted, Stored
 from ...stores.layout import RowFacts, takes_facts
 from ...types.errors import LeaseHeldError, StatePartMissingError, TurnInProgressError

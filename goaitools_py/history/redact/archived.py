@@ -20,10 +20,10 @@ from ...state.parts import ARCHIVE, Part
 from ...state.records import CutRow, cut_facts
 from ...state.segments import check_entries
 from ...state.state import ConversationState, hard_limits
-from ...state.stripped import known_record
 from ...state.turn_rows import turn_columns
-from ..archive.reading import whole_record
-from ..archive.records import Record, check_archive, part_of, record_digest, records_of
+from ..archive_reading import whole_record
+from ..archive_records import Record, check_archive, part_of, record_digest, records_of
+from .strip_unknown import known_record
 
 __all__ = ["ArchivedCut", "cuts_of", "with_cuts"]
 

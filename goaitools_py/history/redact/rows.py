@@ -16,12 +16,11 @@ import msgspec
 
 from ...base import rawjson
 from ...base.values import replace
-from ...state.bounds import MAX_LABEL, MAX_NAME
 from ...state.closed_turns import Iteration, TurnRecord
 from ...state.records import CutRow, InboxItem, JournalCall, Meta, OpenTurn, fresh_id
-from ...state.row_ends import inbox_end, iteration_end
+from ...state.row_codec import MAX_LABEL, MAX_NAME, inbox_end, iteration_end
 from ...types.messages import Part, Text
-from .entries import Redactor
+from .entry_texts import Redactor
 
 __all__ = ["NO_TEXT", "NO_TEXT_FACTS", "inbox_without", "meta_without", "open_without", "record_without"]
 

@@ -32,10 +32,9 @@ from ...state.state import ConversationState, closed_turns, rebuild
 from ...types.messages import Message, ToolResult
 from ...types.render import note_message
 from ...types.result import CompactionReport
-from ..archive.keeping import Retention, marked, with_record
+from ..archive_keeping import Retention, marked, with_record
+from .backoff import is_resting, row_after_cut
 from .contexts import with_newest_context
-from .questions import row_after_cut
-from .resting import is_resting
 from .unsign import is_signed, unsigned_turns
 
 __all__ = [

@@ -22,7 +22,7 @@ from ...state.closed_turns import ClosedTurn, with_numbers
 from ...state.records import OpenTurn
 from ...state.state import ConversationState, closed_turns
 from ...types.errors import StateInvalidError
-from ..archive.keeping import Retention
+from ..archive_keeping import Retention
 from .mend import summary
 from .repair import repaired, with_repairs
 from .rewritten import rewritten

@@ -20,7 +20,7 @@ from ...state.closed_turns import ClosedTurn, TurnRecord, with_numbers
 from ...state.letters import ASSISTANT
 from ...state.records import RULES_VERSION
 from ...state.state import ConversationState, closed_turns
-from ..archive.keeping import Retention
+from ..archive_keeping import Retention
 from .mend import Entry, Mended, mended, problems, require_valid, summary
 from .rewritten import REPAIRED, rewritten
 from .unsign import unsigned_turns

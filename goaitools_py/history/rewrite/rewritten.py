@@ -18,7 +18,7 @@ from ...open_turn.turn_ids import with_texts
 from ...state.closed_turns import ClosedTurn, has_gap
 from ...state.records import with_cut
 from ...state.state import ConversationState, rebuild
-from ..archive.keeping import Retention, marked, with_record
+from ..archive_keeping import Retention, marked, with_record
 from .unsign import is_signed
 
 __all__ = ["REPAIRED", "rewritten"]

@@ -21,7 +21,7 @@ from ...base.values import replace
 from ...state.closed_turns import ClosedTurn, with_numbers
 from ...state.records import with_cut
 from ...state.state import ConversationState, closed_turns, rebuild
-from ..archive.keeping import Retention, marked, with_record
+from ..archive_keeping import Retention, marked, with_record
 
 __all__ = ["UNSIGNED", "is_signed", "unsign", "unsign_open", "unsigned_turns"]
 

@@ -38,7 +38,7 @@ from ...state.records import (
     OpenTurn,
     with_cut,
 )
-from ...state.row_ends import NO_MORE
+from ...state.row_codec import NO_MORE
 from ...state.state import ConversationState, closed_turns, newest_number, rebuild
 from ...types.errors import StateInvalidError
 from ..rewrite.mend.report import problems

@@ -18,11 +18,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from ...backends.base import AsyncBackend, AsyncExchange, BackendError
-from ...base.again import once_more_async
-from ...base.late import await_within
+from ...base.interrupts import run_twice_async
+from ...base.late_calls import await_within
 from ...base.values import replace
-from ...tools.call import CallOutcome, begin_call, finish_call, timed_out
-from ...tools.results import text_parts
+from ...tools.call import CallOutcome, begin_call, finish_call, text_parts, timed_out
 from ..flow import (
     AwaitTool,
     CallModel,
@@ -189,7 +188,7 @@ class AwaitingEdge:
         return chunk if now is None else (now, chunk)
 
     async def _close_exchange(self) -> None:
-        await once_more_async(self._let_go, self._exchange)
+        await run_twice_async(self._let_go, self._exchange)
 
     async def _let_go(self, exchange: AsyncExchange | None) -> None:
         self._exchange = None

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Final
 
 from ...backends.base import Backend, BackendError, Exchange
-from ...base.again import once_more
+from ...base.interrupts import run_twice
 from ...base.values import replace
 from ...base.watch import Watch
 from ...tools.call import CallOutcome, run_call, timed_out
@@ -133,7 +133,7 @@ class BlockingEdge:
         """
         try:
             while self._running and not self._finished.empty():
-                once_more(_keep, self._running, self._finished.get_nowait())
+                run_twice(_keep, self._running, self._finished.get_nowait())
             for call in self._running:
                 _leave(call)
         finally:
@@ -222,7 +222,7 @@ class BlockingEdge:
     def _close_exchange(self) -> None:
         watch, exchange = self._watch, self._exchange
         if watch is not None or exchange is not None:
-            once_more(self._let_go, watch, exchange)
+            run_twice(self._let_go, watch, exchange)
 
     def _let_go(self, watch: Watch | None, exchange: Exchange | None) -> None:
         self._watch = self._exchange = None
