@@ -14,7 +14,8 @@ from typing import Any, Final, Literal
 
 from ..backends.capabilities import capabilities
 from ..base.values import Value, field
-from ..open_turn import failed, journal
+from ..open_turn import journal
+from ..open_turn import steps as failed
 from ..open_turn.meter import server_window
 from ..state import blob as blobs
 from ..state.codec import PLAIN, SUITE_PLAIN, SUITES, BlobLimits, Codec

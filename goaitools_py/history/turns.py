@@ -16,7 +16,8 @@ from ..backends.base import Dialect
 from ..backends.read_entries import read_entries
 from ..base.rawjson import view
 from ..base.values import replace
-from ..open_turn import failed, steps
+from ..open_turn import steps
+from ..open_turn import steps as failed
 from ..open_turn.inbox import inbox_messages
 from ..state.closed_turns import FACTS, ClosedTurn, TurnRecord, numbers_of
 from ..state.codec import PLAIN, Codec

@@ -21,12 +21,12 @@ from ..state.state import ConversationState
 from ..types.answers import PendingCall, pending_inside
 from ..types.errors import StateInvalidError
 from ..types.messages import ResultFlag, Text, ToolCall, ToolRecord, ToolResult
-from .inner import asks_of
 
 __all__ = [
     "CLAIM",
     "STARTED",
     "SYNTHETIC",
+    "asks_of",
     "calls_started",
     "check_journal",
     "claimed",
@@ -112,6 +112,11 @@ def pending(state: ConversationState) -> tuple[PendingCall, ...]:
     return tuple(
         found for call in calls if call.state in ("waiting", "started") for found in _waiting_calls(call)
     )
+
+
+def asks_of(call: JournalCall) -> str:
+    """The calls that wait inside of a waiting call, as JSON text; "" without inner calls."""
+    return "".join(part.text for part in call.parts if isinstance(part, Text))
 
 
 def _waiting_calls(call: JournalCall) -> tuple[PendingCall, ...]:

@@ -1,7 +1,7 @@
-"""The steps of the open turn: how it grows, and how it is closed.
+"""The steps of the open turn: how it grows, how it is closed, and the error that it failed with.
 
-Owns: the pure steps from one `ConversationState` to the next while a turn is open.
-Must never know: how a model is called, or a clock.
+Owns: the pure steps from one `ConversationState` to the next while a turn is open, and the place of its
+error. Must never know: how a model is called, a clock, or the error object.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 from ..backends.base import CompactsHistory, Dialect, Reply
 from ..backends.read_entries import read_entries
 from ..base.values import replace
-from ..state.bounds import MAX_NAME, bounded
+from ..state.bounds import MAX_LABEL, MAX_NAME, bounded
 from ..state.closed_turns import UNSENT, ClosedTurn, Iteration
 from ..state.letters import ASSISTANT, SYSTEM, TOOL, USER
 from ..state.records import InboxItem, JournalCall, OpenTurn, model_index, usage_of, usage_row
@@ -29,21 +29,24 @@ from ..types.messages import assistant
 from ..types.tokens import TokenCounter
 from .attempts import ANSWERS, ends_with_answer, has_attempts, without_attempts
 from .journal import CLAIM, STARTED, calls_started, resolved, results
-from .meter import booked, with_unanswered, without_unsent
+from .meter import Before, booked, with_unanswered, without_unsent
 from .turn_ids import TURN_IDS_FACT, UNANSWERED, finished
-from .unseen_cut import Before
 
 __all__ = [
     "accept",
     "add_reply",
     "close_turn",
     "completion",
+    "failure_in",
+    "failure_of",
     "not_accepted",
     "paused_text",
     "reply_text",
     "settle",
+    "with_failure",
     "with_metadata",
     "with_partial_said",
+    "without_failure",
 ]
 
 
@@ -418,3 +421,46 @@ def _settled(turn: OpenTurn, dialect: Dialect) -> OpenTurn:
     settled = turn.closed().with_entries((*turn.entries[:start], *left))
     record = settled.record
     return replace(turn, entries=settled.entries, iterations=record.iterations, messages=record.messages)
+
+
+_FAILED: Final = "failed"
+"""A fact of a turn that failed: the class of its error, and the provider's code if there is one."""
+
+
+def with_failure(state: ConversationState, error: str, code: str) -> ConversationState:
+    """The state, with the error of its unfinished turn. The same object without an unfinished turn.
+
+    Before a model has accepted any message there is no open turn yet. Then the meta data has the error.
+    """
+    row = (error[:MAX_LABEL], code[:MAX_LABEL]) if code else (error[:MAX_LABEL],)
+    turn = state.open
+    if turn is not None:
+        return replace(state, open=replace(turn, facts={**turn.facts, _FAILED: list(row)}))
+    if state.inbox:
+        return replace(state, meta=msgspec.structs.replace(state.meta, failed=row))
+    return state
+
+
+def without_failure(state: ConversationState) -> ConversationState:
+    """The state without the error of its unfinished turn. The same object if it has no error."""
+    turn = state.open
+    if turn is not None and _FAILED in turn.facts:
+        facts = {name: value for name, value in turn.facts.items() if name != _FAILED}
+        state = replace(state, open=replace(turn, facts=facts))
+    if state.meta.failed:
+        state = replace(state, meta=msgspec.structs.replace(state.meta, failed=()))
+    return state
+
+
+def failure_of(state: ConversationState) -> tuple[str, str] | None:
+    """Class and code of the error that the unfinished turn ended with; None without an error."""
+    return failure_in(state.open.facts) if state.open is not None else _failure(state.meta.failed)
+
+
+def failure_in(facts: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Class and code of the error in the facts of one turn; None without an error."""
+    return _failure(facts.get(_FAILED, ()))
+
+
+def _failure(row: Sequence[str]) -> tuple[str, str] | None:
+    return (row[0], row[1] if len(row) > 1 else "") if row else None

@@ -21,10 +21,10 @@ import msgspec
 from ..backends.capabilities import capabilities
 from ..base.values import replace
 from ..history.rewrite.repair import checked
-from ..open_turn import failed, inbox, journal, meter, steps, turn_ids
-from ..open_turn.answered import late_answers
+from ..open_turn import inbox, journal, meter, steps, turn_ids
+from ..open_turn import steps as failed
 from ..open_turn.attempts import ANSWERS, asked_in_words, without_problems
-from ..open_turn.inner import with_inner_answers
+from ..open_turn.given_answers import late_answers, with_answers, with_inner_answers
 from ..open_turn.turn_ids import StoredReply
 from ..output.spec import SHORT_TOKENS
 from ..state.records import UNKNOWN_MARK, Meta, models_with
@@ -50,11 +50,10 @@ from ..types.errors import (
 )
 from ..types.messages import Message
 from ..types.turn_warnings import WarningCode
-from .fitting import Fitting
-from .foreign import Converted, load_own
+from .convert_on_load import Converted, load_converted
 from .ledger import Ledger
 from .request import STICKY, Tools, Voice, voice_of
-from .tool_calls import with_answers
+from .tool_reports import tell_left_out
 
 __all__ = ["Beginning"]
 
@@ -101,7 +100,7 @@ class Beginning:
         try:
             if plan.damage is not None:
                 raise plan.damage
-            state, self.converted = load_own(plan)
+            state, self.converted = load_converted(plan)
             if self.converted is not None:
                 ledger.warn("state_converted", self.converted.words())
             check_whole(state.segments)
@@ -111,7 +110,7 @@ class Beginning:
             exc.blob = exc.blob or plan.blob
             if plan.resume or not self._discards(exc):
                 raise
-            ledger.telling.discarded, ledger.grew_from = exc, b""
+            ledger.report.discarded, ledger.grew_from = exc, b""
             ledger.warn("state_discarded", _discarded(exc))
             return self._fresh()
 
@@ -277,22 +276,23 @@ class Beginning:
     def _with_answers(self, state: ConversationState, has_changed: bool) -> ConversationState:
         """The state with the answers in its journal."""
         ledger, plan = self._ledger, self._plan
-        fitting = Fitting(ledger)
-        answered = with_answers(
+        found = with_answers(
             state,
             self.tools,
             self.answers,
             ledger.options.deps,
             plan.dialect,
+            ledger.room,
             max_bytes=ledger.options.max_tool_result_bytes,
-            fitted=fitting,
         )
-        if fitting.problem:
+        if found.left_out is not None:
+            tell_left_out(ledger, *found.left_out)
+        if found.problem:
             ledger.begin(state, state, has_grown=has_changed)
             raise ledger.error(
-                StateSizeError, f"{fitting.problem}; nothing was sent, the calls still wait: answer with less"
+                StateSizeError, f"{found.problem}; nothing was sent, the calls still wait: answer with less"
             )
-        return answered
+        return found.state
 
     def _admitted(self, state: ConversationState) -> ConversationState:
         """The state with this turn's messages, their context and its id."""

@@ -48,10 +48,9 @@ from ..types.turn_warnings import WarningCode
 from . import limits, shrink
 from .answer import judged, lenient, with_partials
 from .beginning import Beginning
-from .checks import NOT_STORED, check_budget, check_queue, check_size, written
 from .flow import Emit, Flow, computed
 from .ledger import Ledger
-from .marks import passed_marks
+from .limits import NOT_STORED, check_budget, check_queue, check_size, context_warnings, written
 from .model_call import ask
 from .plan import Plan
 from .request import Voice
@@ -82,13 +81,13 @@ class TurnEngine:
         self._plan.codec.check(ledger.options.binding)
         yield from ledger.start_clock(waited=self._plan.waited)
         state = yield from computed(beginning.load, is_long=may_take_long(self._plan.blob))
-        if ledger.telling.discarded is not None and ledger.listening:
+        if ledger.report.discarded is not None and ledger.listening:
             ledger.identify(state.meta, state.meta.processed + 1)
-            yield Emit(StateDiscarded(ledger.telling.discarded, **ledger.of))
+            yield Emit(StateDiscarded(ledger.report.discarded, **ledger.event_ids))
         converted = beginning.converted
         if converted is not None and ledger.listening:
             ledger.identify(state.meta, state.meta.processed + 1)
-            yield Emit(StateConverted(converted.found, converted.to, converted.lost, **ledger.of))
+            yield Emit(StateConverted(converted.found, converted.to, converted.lost, **ledger.event_ids))
         # Look at the `turn_id` before the answers: a finished turn gives its stored reply, whatever the
         # state waits for now.
         stored = beginning.recognise(state) or beginning.answered_before(state)
@@ -113,7 +112,7 @@ class TurnEngine:
         check_budget(ledger, voice.model)
         yield from check_size(ledger)
         if ledger.listening:
-            yield Emit(TurnStarted(**ledger.of))
+            yield Emit(TurnStarted(**ledger.event_ids))
         try:
             reply, status = yield from self._exchanges(voice)
             return (yield from self._finish(voice, reply, status))
@@ -166,12 +165,12 @@ class TurnEngine:
     @property
     def discarded(self) -> StateError | None:
         """The error of the given state, if a fresh conversation was begun in its place."""
-        return self._ledger.telling.discarded
+        return self._ledger.report.discarded
 
     @property
-    def of(self) -> dict[str, str]:
+    def event_ids(self) -> dict[str, str]:
         """The fields that each event of this turn carries."""
-        return self._ledger.of
+        return self._ledger.event_ids
 
     @property
     def has_acted(self) -> bool:
@@ -212,7 +211,7 @@ class TurnEngine:
             aside_usage=usage_of(state.meta.aside),
             total_cost_usd=dollars_of(state.meta),
             context_used=state.meta.tokens,
-            warnings=tuple(ledger.telling.warnings),
+            warnings=tuple(ledger.report.warnings),
             duplicate=True,
             model=state.meta.model,
             output=self._stored_output(state, stored),
@@ -220,8 +219,8 @@ class TurnEngine:
         ledger.identify(state.meta, stored.number)
         if ledger.listening:
             if stored.text:
-                yield Emit(TextDelta(stored.text, 1, **ledger.of))
-            yield Emit(TurnCompleted(result, **ledger.of))
+                yield Emit(TextDelta(stored.text, 1, **ledger.event_ids))
+            yield Emit(TurnCompleted(result, **ledger.event_ids))
         return result
 
     def _stored_output(self, state: ConversationState, stored: StoredReply) -> Any:
@@ -345,7 +344,7 @@ class TurnEngine:
         if said:
             sources = (*cited, *shifted(reply.citations, len(said)))
             reply = replace(reply, text=said + reply.text, citations=sources)
-            ledger.telling.text = reply.text
+            ledger.report.text = reply.text
         opened = ledger.state.open
         pauses = reply.stop == "pause" and may_pause
         if opened is None or opened.calls or pauses:
@@ -442,13 +441,13 @@ class TurnEngine:
             state.meta.messages + (state.open.messages if state.open is not None else 0),
             ledger.iteration,
             reply.model or model,
-            ledger.telling.reply_seconds,
+            ledger.report.reply_seconds,
             reply.finish_reason,
-            ledger.telling.request_id,
+            ledger.report.request_id,
             reply.calls,
             reply.text,
             reply.id,
-            **ledger.of,
+            **ledger.event_ids,
         )
 
     def _close(self, voice: Voice, status: Status, *, is_unsent: bool = False) -> Status:
@@ -505,7 +504,7 @@ class TurnEngine:
         is_open = waits or status == "in_progress"
         if voice is not None and not is_open:
             yield from shrink.compact(ledger, lambda: voice)
-        passed = passed_marks(ledger, ledger.state) if ledger.options.context_marks else ()
+        passed = context_warnings(ledger, ledger.state) if ledger.options.context_marks else ()
         if ledger.listening:
             for warning in passed:
                 yield Emit(warning)
@@ -517,7 +516,7 @@ class TurnEngine:
                 StateSizeError, f"{blob}; the reply is in err.text, the whole turn in err.state"
             ) from blob
         state, window = ledger.state, ledger.context_window
-        meta, telling, account = state.meta, ledger.telling, ledger.spending.account
+        meta, report, account = state.meta, ledger.report, ledger.spending.account
         result = self._result = ChatResult(
             text=reply.text,
             state=blob,
@@ -529,16 +528,16 @@ class TurnEngine:
             aside_usage=usage_of(meta.aside),
             total_cost_usd=dollars_of(meta),
             iterations=ledger.iteration - ledger.iterations_before,
-            actions=tuple(telling.actions),
-            recall=telling.recall,
-            tool_log=telling.tool_log,
-            compaction=telling.report,
+            actions=tuple(report.actions),
+            recall=report.recall,
+            tool_log=report.tool_log,
+            compaction=report.compaction,
             context_used=meta.tokens,
             context_fraction=meta.tokens / window if window else None,
-            warnings=tuple(telling.warnings),
-            discarded=telling.discarded,
+            warnings=tuple(report.warnings),
+            discarded=report.discarded,
             model=reply.model or (voice.model if voice is not None else meta.model),
-            request_ids=tuple(telling.request_ids),
+            request_ids=tuple(report.request_ids),
             citations=reply.citations,
             bill=account.bill,
             output=self._output,
@@ -546,7 +545,7 @@ class TurnEngine:
         # After `self._result`: if the checkpoint fails, `snapshot` still has the final blob.
         yield from ledger.checkpoint(blob)
         if ledger.listening and status != "in_progress":
-            yield Emit(TurnCompleted(result, **ledger.of))
+            yield Emit(TurnCompleted(result, **ledger.event_ids))
         return result
 
 

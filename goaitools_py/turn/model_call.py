@@ -20,18 +20,17 @@ from ..base.values import replace
 from ..history.rewrite.narrow import narrowed
 from ..history.rewrite.repair import repaired
 from ..open_turn import steps
-from ..open_turn.admission import reply_problem
 from ..open_turn.meter import server_window
+from ..open_turn.room import reply_problem
 from ..types.errors import StateInvalidError, TurnError
 from ..types.events import ModelRequested, Retried, TextDelta
-from .body import ReplyTooLarge
-from .deadlines import CallTimes
 from .flow import CallModel, Emit, Flow
 from .ledger import Ledger, ReturnPoint
 from .model_failures import REFUSES_FORMS, blames_content, oversized, turn_error
-from .receive import Call, receive
+from .receive import Call, ReplyTooLarge, receive
 from .request import Voice, request_parts
 from .retry import Failure, failure_of, with_retries
+from .timing import CallTimes
 
 __all__ = ["ask"]
 
@@ -102,7 +101,7 @@ def _attempt(
         raise oversized(ledger, ledger.oversized)
     if call.request.stream and not call.is_stream and came.text:
         # The server answered a streaming request with a body: its listeners have seen no text yet.
-        yield Emit(TextDelta(came.text, ledger.iteration, **ledger.of))
+        yield Emit(TextDelta(came.text, ledger.iteration, **ledger.event_ids))
     return reply
 
 
@@ -122,7 +121,7 @@ def _prepared(ledger: Ledger, voice: Voice, forbid_tools: bool) -> Flow[Call]:
     parts = request_parts(ledger, voice, forbid_tools=forbid_tools)
     request = _timed(ledger.dialect.request(parts), times, began.monotonic)
     if ledger.listening:
-        yield Emit(ModelRequested(ledger.iteration, len(request.body), request.body, **ledger.of))
+        yield Emit(ModelRequested(ledger.iteration, len(request.body), request.body, **ledger.event_ids))
     edits = "context_management" in parts.settings
     return Call(before, began, request, times, voice.model, ledger.left_waiting, edits_context=edits)
 
@@ -153,9 +152,9 @@ def _sent(ledger: Ledger, call: Call) -> Flow[str]:
     """
     ledger.has_acted = True  # before the call: an exit inside it may come after the provider took the request
     head = yield CallModel(call.request)
-    ledger.telling.request_id = head.request_id or ""
+    ledger.report.request_id = head.request_id or ""
     if head.request_id:
-        ledger.telling.request_ids.append(head.request_id)
+        ledger.report.request_ids.append(head.request_id)
     ledger.state = steps.accept(
         ledger.state,
         call.before.inbox if call.others is None else call.others.besides(call.before.inbox),
@@ -244,7 +243,7 @@ def _take(ledger: Ledger, call: Call, reply: Reply) -> Reply:
     This may run twice, from the beginning: see `Ledger.entered`.
     """
     ledger.streamed = None  # clear it before the reply enters the state: a snapshot would have its text twice
-    ledger.telling.reply_seconds = ledger.now.monotonic - call.began.monotonic
+    ledger.report.reply_seconds = ledger.now.monotonic - call.began.monotonic
     kept = reply
     if reply.calls and not reply.run_calls:
         ledger.warn("calls_dropped", "the reply stopped before its tool calls were whole; they were not run")
@@ -271,16 +270,16 @@ def _take(ledger: Ledger, call: Call, reply: Reply) -> Reply:
             dialect=ledger.dialect,
             cost_usd=None if reply.cost_usd is None else Decimal(0),  # `reply.cost_usd` contains it
         )
-    ledger.telling.text = reply.text or ledger.telling.text
+    ledger.report.text = reply.text or ledger.report.text
     with_reply = steps.add_reply(
         ledger.state,
         kept,
         ledger.dialect,
         asked=call.asked_ms,
-        ms=round(ledger.telling.reply_seconds * 1000),
+        ms=round(ledger.report.reply_seconds * 1000),
         counter=ledger.counter,
         calibrates=ledger.options.compactor is not None,  # only its trigger asks for estimates
-        request_id=ledger.telling.request_id if ledger.options.record_ids else "",
+        request_id=ledger.report.request_id if ledger.options.record_ids else "",
         watches=not (call.edits_context or reply.asides or reply.dropped),
     )
     if with_reply.meta.gauge[5:]:  # most servers do not cut the prompt
@@ -358,7 +357,7 @@ class _Remedies:
         ledger, fault, status = self._ledger, failure.fault, failure.status
         if fault is _EMPTY:
             if ledger.listening:
-                yield Emit(Retried(1, 0.0, fault.kind, None, None, **ledger.of))
+                yield Emit(Retried(1, 0.0, fault.kind, None, None, **ledger.event_ids))
             return True
         if self._uncut is not None and (status == _TOO_LARGE or _blames_input(ledger, failure)):
             # The request is refused again after a cut: the history is not too large. So undo the cut first:

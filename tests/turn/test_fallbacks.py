@@ -22,7 +22,7 @@ from goaitools_py.backends.base import BackendError
 from goaitools_py.backends.openai.chat import OpenAIChatDialect
 from goaitools_py.states import inspect_state, read_history
 from goaitools_py.testing import Calls, ScriptedBackend
-from goaitools_py.turn.outages import Outages
+from goaitools_py.turn.plan import Outages
 from goaitools_py.types.events import FellBack, TextDelta, TurnStarted
 
 from ..conftest import Face

@@ -16,13 +16,13 @@ from typing import Any, Final
 from ..backends.base import Dialect, FitsSettings, Fitted, RequestParts
 from ..tools import Tool
 
-__all__ = ["fitted"]
+__all__ = ["fit_settings"]
 
 _HEADERS: Final = "extra_headers"
 _ANY_TOOL: Final = frozenset({"auto", "none", "required"})
 
 
-def fitted(
+def fit_settings(
     dialect: Dialect, given: Mapping[str, Any], kept: Mapping[str, Any], *, model: str, tools: Sequence[Any]
 ) -> Fitted:
     """The given settings, and the kept settings without those that the model is known to refuse.

@@ -26,7 +26,7 @@ from ..types.messages import Message
 from .plan import Plan
 from .timing import Timing
 
-__all__ = ["Stand", "Standing", "standing_status"]
+__all__ = ["Snapshot", "TurnState", "status_of"]
 
 _NOT_BEGUN: Final = new_state("", id="", created=0)
 """The placeholder for the state until the turn begins. Compared by identity."""
@@ -35,7 +35,7 @@ _SPENT: Final = ("total", "aside", "cost", "ask_failed")
 """The fields of a state's meta data that count tokens and money. No step back undoes them."""
 
 
-class Stand(Value, frozen=True):
+class Snapshot(Value, frozen=True):
     """The position of a turn at one instant.
 
     Attributes:
@@ -54,7 +54,7 @@ class Stand(Value, frozen=True):
     is_given: bool
 
 
-class Standing(Timing):
+class TurnState(Timing):
     """Holds the position of one turn.
 
     Attributes:
@@ -109,7 +109,7 @@ class Standing(Timing):
 
     # ---------------------------------------------------------------------------- forward and back
 
-    def stand_on(self, given: ConversationState, admitted: ConversationState, *, has_grown: bool) -> None:
+    def start_from(self, given: ConversationState, admitted: ConversationState, *, has_grown: bool) -> None:
         """Begin with the given state, and with the same state after the turn's messages have entered it.
 
         `has_grown`: True if the given state says more than its blob: a turn was closed, or calls were
@@ -134,21 +134,25 @@ class Standing(Timing):
         self._is_given = False
         self.state = state if now is None else now
 
-    def stand(self) -> Stand:
+    def position(self) -> Snapshot:
         """The turn's position now, for a later `step_back`."""
-        return Stand(self.state, self._base, self._without_input, self._is_given)
+        return Snapshot(self.state, self._base, self._without_input, self._is_given)
 
-    def step_back(self, stand: Stand) -> None:
+    def step_back(self, snapshot: Snapshot) -> None:
         """Undo every later change of the state. New messages in the inbox stay, and so do the costs.
 
         A message that was accepted since then returns to the inbox. No turn holds it any more, so it would be
         lost otherwise.
         """
-        now, state = self.state, stand.state
+        now, state = self.state, snapshot.state
         if state.inbox != now.inbox:
             meta = msgspec.structs.replace(state.meta, events=now.meta.events)
             state = replace(state, inbox=inbox.merged(state.inbox, now.inbox), meta=meta)
-        self._base, self._without_input, self._is_given = stand.base, stand.without_input, stand.is_given
+        self._base, self._without_input, self._is_given = (
+            snapshot.base,
+            snapshot.without_input,
+            snapshot.is_given,
+        )
         self.state = _with_spent(state, now.meta)
 
     def drop_input(self) -> tuple[Message, ...]:
@@ -267,7 +271,7 @@ class Standing(Timing):
         streamed = self.streamed
         if streamed is not None:
             state = self.with_partial(state, streamed())
-        return self.written(state, standing_status(state, "in_progress"), self.room.hard)
+        return self.written(state, status_of(state, "in_progress"), self.room.hard)
 
     def written(self, state: ConversationState, status: str, limits: BlobLimits) -> bytes:
         """Write any state as a blob of this turn."""
@@ -297,7 +301,7 @@ class Standing(Timing):
         return replace(state, open=replace(opened, partial=kept))
 
 
-def standing_status(state: ConversationState, unfinished: str) -> str:
+def status_of(state: ConversationState, unfinished: str) -> str:
     """The status of a state: complete if nothing in it waits for a reply or an answer."""
     if journal.is_waiting(state):
         return "awaiting_tools"

@@ -12,7 +12,7 @@ from ..state.state import ConversationState, load_state
 from ..types.errors import StateProviderError
 from .plan import Plan
 
-__all__ = ["Converted", "load_own"]
+__all__ = ["Converted", "load_converted"]
 
 
 class Converted(Value, frozen=True, kw_only=True):
@@ -36,7 +36,7 @@ class Converted(Value, frozen=True, kw_only=True):
         )
 
 
-def load_own(plan: Plan) -> tuple[ConversationState, Converted | None]:
+def load_converted(plan: Plan) -> tuple[ConversationState, Converted | None]:
     """The given state in the form of this turn's provider API, and the conversion; None without one.
 
     Raises:
