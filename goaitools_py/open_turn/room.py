@@ -304,6 +304,14 @@ class Room:
         closed = steps.close_turn(state, self._dialect)
         return written_size(closed, codec, most_values=values).beyond(most)
 
+    def with_partial(self, state: ConversationState, text: str) -> ConversationState:
+        """The state with the text of a partial reply, cut to the room that the state has."""
+        if state.open is None:
+            return state
+        opened = replace(state.open, partial="")
+        kept = self.capped(text, replace(state, open=opened))
+        return replace(state, open=replace(opened, partial=kept))
+
     def capped(self, text: str, state: ConversationState) -> str:
         """The longest beginning of a partial reply's text that the state has room for."""
         most = self._hard[REPLY]

@@ -36,7 +36,6 @@ __all__ = [
     "accept",
     "add_reply",
     "close_turn",
-    "completion",
     "failure_in",
     "failure_of",
     "not_accepted",
@@ -317,24 +316,6 @@ def _carried(reply: Reply) -> dict[str, tuple[str, int]]:
         for name, (value, until) in list(reply.carried.items())[:_MAX_CARRIED]
         if len(value) <= MAX_NAME
     }
-
-
-_AT_ONCE_MS: Final = 100
-
-
-def completion(state: ConversationState, now: int) -> dict[str, int]:
-    """The fact `done`: the end of the open turn, in milliseconds after its beginning.
-
-    A turn that ends within 100 ms of its last reply has no such fact: the end of the reply counts as its end.
-
-    `now`: milliseconds since the epoch.
-    """
-    turn = state.open
-    if turn is None:
-        return {}
-    last = turn.iterations[-1] if turn.iterations else None
-    done = max(0, now - state.meta.created - turn.at)
-    return {"done": done} if last is None or done > last.start + last.ms + _AT_ONCE_MS else {}
 
 
 def with_partial_said(state: ConversationState, dialect: Dialect) -> ConversationState:

@@ -23,7 +23,7 @@ from typing import Any, Final
 from ..backends.base import Reply
 from ..backends.read_entries import read_entries
 from ..base.values import replace
-from ..open_turn import attempts, journal, steps
+from ..open_turn import acts, attempts, journal, steps
 from ..open_turn.turn_ids import TURN_IDS_FACT, StoredReply
 from ..output.misfit import Misfit
 from ..output.words import problem_words
@@ -80,7 +80,8 @@ class TurnEngine:
         ledger, beginning = self._ledger, self._beginning
         self._plan.codec.check(ledger.options.binding)
         yield from ledger.start_clock(waited=self._plan.waited)
-        state = yield from computed(beginning.load, is_long=may_take_long(self._plan.blob))
+        yield from computed(beginning.load, is_long=may_take_long(self._plan.blob))
+        state = beginning.state
         if ledger.report.discarded is not None and ledger.listening:
             ledger.identify(state.meta, state.meta.processed + 1)
             yield Emit(StateDiscarded(ledger.report.discarded, **ledger.event_ids))
@@ -88,12 +89,8 @@ class TurnEngine:
         if converted is not None and ledger.listening:
             ledger.identify(state.meta, state.meta.processed + 1)
             yield Emit(StateConverted(converted.found, converted.to, converted.lost, **ledger.event_ids))
-        # Look at the `turn_id` before the answers: a finished turn gives its stored reply, whatever the
-        # state waits for now.
-        stored = beginning.recognise(state) or beginning.answered_before(state)
-        if stored is not None:
+        if (stored := beginning.came_before()) is not None:
             return (yield from self._repeat(state, stored))
-        denied = False
         if journal.is_waiting(state) and not beginning.resumes:
             pending = journal.pending(state)
             if ledger.options.on_pending == "raise":
@@ -104,11 +101,11 @@ class TurnEngine:
                     pending,
                 )
             if ledger.options.on_pending == "queue":
-                beginning.queue(state)
+                beginning.queue()
                 yield from check_queue(ledger, state, beginning.messages)
                 return (yield from self._finish(None, self._open_reply(ledger.state), "awaiting_tools"))
-            state, denied = journal.deny_waiting(state), True
-        voice = beginning.admit(state, denied=denied)
+            beginning.deny()
+        voice = beginning.admit()
         check_budget(ledger, voice.model)
         yield from check_size(ledger)
         if ledger.listening:
@@ -137,6 +134,15 @@ class TurnEngine:
         It continues the books of this engine: the costs, the report, the tool log, and the deadline.
         """
         return TurnEngine(plan, ledger=Ledger(plan, earlier=self._ledger))
+
+    def begun_anew(self, plan: Plan) -> TurnEngine:
+        """The engine that begins this turn once more under another plan.
+
+        Nothing of this engine's books counts, except the deadline: the caller waits since the first begin.
+        """
+        ledger = Ledger(plan)
+        ledger.deadline = self._ledger.deadline
+        return TurnEngine(plan, ledger=ledger)
 
     def fell_back(self, failed: str, to: str, reason: str, status_code: int | None) -> None:
         """Note that a provider was down, and that the turn goes on here."""
@@ -199,7 +205,7 @@ class TurnEngine:
         status: Any = stored.status
         blob, ledger = self._plan.blob, self._ledger
         if ledger.close():
-            ledger.begin(state, state, has_grown=False)
+            ledger.begin(acts.begun(state, state))
             blob = ledger.encode(state.meta.status, limits=ledger.room.hard)
         result = self._result = ChatResult(
             text=stored.text,
@@ -456,22 +462,21 @@ class TurnEngine:
         `is_unsent`: the provider would refuse each later request that has the turn.
         """
         ledger = self._ledger
-        facts: dict[str, Any] = {}
         if is_unsent:
             ledger.warn(
                 "turn_not_sent",
                 "the provider refused the turn, and goes on only without it: it stays in the history, and "
                 "later requests do not have it",
             )
-        if status != "complete":
-            facts["status"] = status
-        if voice.settings and (settings := {k: v for k, v in voice.recorded.items() if k not in NOT_STORED}):
-            facts["settings"] = settings
-        if ledger.fell_back:
-            facts["fallback"] = list(ledger.fell_back)
-        facts |= steps.completion(ledger.state, ledger.now.wall_ms)
-        ledger.state = steps.close_turn(
-            ledger.state, self._plan.dialect, facts=facts, status=status, is_unsent=is_unsent
+        recorded = voice.recorded if voice.settings else {}
+        ledger.state = acts.close(
+            ledger.state,
+            self._plan.dialect,
+            status=status,
+            now=ledger.now.wall_ms,
+            settings={name: value for name, value in recorded.items() if name not in NOT_STORED},
+            fallback=ledger.fell_back,
+            is_unsent=is_unsent,
         )
         return status
 

@@ -122,7 +122,8 @@ class FallbackTurn:
         return _through(engine.run(), place.backend, told=told)
 
     def _begin_at_home(self) -> Flow[ChatResult]:
-        self._engine = TurnEngine(self._plan)
+        """The turn's flow at the chat's own provider, after a fallback could not begin."""
+        self._engine = self._engine.begun_anew(self._plan)
         return self._engine.run()
 
     # The other methods pass on to the engine that runs now.

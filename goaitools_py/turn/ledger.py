@@ -25,8 +25,8 @@ from ..base.again import once_more
 from ..base.values import Value, replace
 from ..history.archive.keeping import Retention
 from ..history.rewrite.unsign import unsign, unsign_open
-from ..open_turn import journal
-from ..open_turn import steps as failed
+from ..open_turn import journal, steps
+from ..open_turn.acts import Begun
 from ..open_turn.meter import BelowZeroError, checked_count, server_window
 from ..state.records import Meta, turn_ref, usage_of, usage_row, with_cost
 from ..state.state import ConversationState
@@ -128,28 +128,28 @@ class Ledger(TurnState):
 
     # -------------------------------------------------------------------------------- the beginning
 
-    def begin(self, state: ConversationState, admitted: ConversationState, *, has_grown: bool) -> None:
+    def begin(self, begun: Begun) -> None:
         """Begin the turn: note the given state, and the same state with this turn's messages.
 
         Before this call the turn has not begun. So every blob of the turn holds its messages.
 
         The results that an earlier process left in the journal enter this turn's log. If the provider refuses
-        them now, the log has the only copy. `has_grown`: see `TurnState.start_from`.
+        them now, the log has the only copy.
         """
-        opened = state.open
+        opened = begun.given.open
         if opened is not None:
             # Continue the numbers of the earlier process: a call keeps the number of its reply.
             self.iteration = self.iterations_before = len(opened.iterations)
             for index, call in enumerate(opened.calls):
                 if call.state == "done":
                     self.record(index, journal.tool_record(call, iteration=self.iteration))
-        if admitted.meta.gauge[5:]:  # most servers do not cut the prompt
-            self.see_window(server_window(admitted.meta))
+        if begun.state.meta.gauge[5:]:  # most servers do not cut the prompt
+            self.see_window(server_window(begun.state.meta))
         earlier = self._earlier
-        self.first_given = state if earlier is None else earlier.first_given or state
+        self.first_given = begun.given if earlier is None else earlier.first_given or begun.given
         if earlier is not None:
             self.iterations_before = earlier.iterations_before
-        self.start_from(state, admitted, has_grown=has_grown)
+        self.start_from(begun)
 
     def see_window(self, window: int) -> None:
         """Use the size at which the server cuts the prompt as the context window, if that is smaller."""
@@ -449,7 +449,7 @@ class Ledger(TurnState):
         if self.is_as_given:
             blob = self.plan.blob
         else:
-            self.state = failed.with_failure(self.state, cls.__name__, known.get("code", ""))
+            self.state = steps.with_failure(self.state, cls.__name__, known.get("code", ""))
             try:
                 status = status_of(self.state, "failed")
                 blob = self.encode(status, limits=self.room.hard)

@@ -14,6 +14,7 @@ import msgspec
 
 from ..base.values import replace
 from ..open_turn import journal
+from ..open_turn.acts import begun
 from ..open_turn.room import CALL_BYTES, RESULTS, stored_size
 from ..state.records import OpenTurn, dollars_of, usage_of
 from ..state.state import ConversationState
@@ -181,7 +182,7 @@ def check_queue(ledger: Ledger, before: ConversationState, messages: tuple[Messa
         if problem is None or (yield from shrink.cut_to_limits(ledger, problem, _within(ledger), least=0)):
             return
     # The caller gets the new messages back, so the error's state must not have them.
-    ledger.begin(before, before, has_grown=False)
+    ledger.begin(begun(before, before))
     error = ledger.error(StateSizeError, f"{problem}; the message was not queued, nothing was sent")
     error.pending_input = messages
     raise error from problem

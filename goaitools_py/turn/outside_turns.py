@@ -12,6 +12,7 @@ from ..backends.base import CountsTokens, ProtocolFault
 from ..base.values import replace
 from ..history.rewrite.repair import checked
 from ..open_turn import inbox, journal, steps
+from ..open_turn.acts import begun
 from ..state.blob import may_take_long
 from ..state.state import ConversationState, hard_limits, new_state, newest_number
 from ..types.errors import CompactionError, ProviderProtocolError
@@ -58,7 +59,7 @@ def compact_flow(plan: Plan, *, dry_run: bool) -> Flow[CompactionReport]:
     yield from ledger.start_clock()
     check = partial(checked, state, plan.dialect, retention=ledger.retention(ledger.retained_bytes))
     state, _ = yield from computed(check, is_long=is_long)
-    ledger.begin(state, state, has_grown=False)
+    ledger.begin(begun(state, state))
     ledger.identify(state.meta, newest_number(state))
     reason = ""
     if waits_for_end(ledger):
@@ -132,7 +133,7 @@ def count_flow(plan: Plan) -> Flow[int]:
     asked = inbox.admit(before, messages, dialect)
     if not asked.inbox and asked.open is None:
         raise ValueError("a turn would send nothing new: pass user=… or messages=…, or append to the state")
-    ledger.begin(state, asked, has_grown=False)
+    ledger.begin(begun(state, asked))
     request = dialect.count_request(request_parts(ledger, voice))
 
     def attempt() -> Flow[bytes]:

@@ -20,12 +20,10 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ..backends.base import BackendError, Delta, Dialect, ModelRequest, ProtocolFault, Reply, StreamDecoder
-from ..open_turn.inbox import Others
-from ..state.state import ConversationState
 from ..types.errors import TurnError
 from ..types.events import ReasoningDelta, TextDelta
 from ..types.messages import Usage
-from .flow import Effect, Emit, Flow, Moment, ReadChunk
+from .flow import Effect, Emit, Flow, ReadChunk
 from .ledger import Ledger
 from .timing import CallTimes
 
@@ -173,19 +171,17 @@ class Call:
 
     def __init__(
         self,
-        before: ConversationState,
-        began: Moment,
+        ledger: Ledger,
         request: ModelRequest,
         times: CallTimes,
         model: str,
-        others: Others | None,
         *,
         edits_context: bool = False,
     ) -> None:
-        self.before = before
-        self.others = others
-        self.began = began
-        self.asked_ms = max(0, began.wall_ms - before.meta.created)
+        self.before = ledger.state
+        self.others = ledger.left_waiting
+        self.began = ledger.now
+        self.asked_ms = ledger.at_ms
         self.request = request
         self.times = times
         self.model = model
@@ -371,7 +367,7 @@ def _note_partial(
 def _note_text(ledger: Ledger, text: str) -> None:
     ledger.partial_text, ledger.streamed = text, None
     if text:
-        ledger.state = ledger.with_partial(ledger.state, text)
+        ledger.state = ledger.room.with_partial(ledger.state, text)
 
 
 # ------------------------------------------------------------------------------------------ a body

@@ -17,6 +17,7 @@ import msgspec
 
 from ..base.values import Value, replace
 from ..open_turn import inbox, journal
+from ..open_turn.acts import Begun
 from ..open_turn.room import CALL_BYTES, RESULTS, Room
 from ..state.codec import BlobLimits
 from ..state.parts import Part
@@ -109,30 +110,26 @@ class TurnState(Timing):
 
     # ---------------------------------------------------------------------------- forward and back
 
-    def start_from(self, given: ConversationState, admitted: ConversationState, *, has_grown: bool) -> None:
-        """Begin with the given state, and with the same state after the turn's messages have entered it.
-
-        `has_grown`: True if the given state says more than its blob: a turn was closed, or calls were
-        answered.
-        """
-        self.given = given
+    def start_from(self, begun: Begun) -> None:
+        """Begin with the given state, and with the same state after the turn's messages have entered it."""
+        given = self.given = begun.given
         meta = given.meta
         if meta.processed or given.open is not None:
             self.idle_seconds = max(0.0, (self.now.wall_ms - meta.created - meta.updated) / 1000)
         if given.inbox and self.plan.is_shared:
             self._others = inbox.said_by_others(given, self.plan.messages, self.options.turn_id, self.dialect)
-        self.set_base(given, now=admitted)
-        self._is_given = not given.inbox and not has_grown and self.grew_from == self.plan.blob
+        self._base, self._without_input = given, begun.without_input
+        self._is_given = not given.inbox and not begun.has_grown and self.grew_from == self.plan.blob
+        # The state last: from this line on the turn has begun, and another thread may ask for its blob.
+        self.state = begun.state
 
-    def set_base(self, state: ConversationState, *, now: ConversationState | None = None) -> None:
-        """Note a state. If the provider refuses the input, the turn falls back to it, without its inbox.
-
-        `now`: the state at this instant, if it differs from `state`.
-        """
+    def set_base(self, state: ConversationState) -> None:
+        """Go on with this state. If the provider refuses the input, the turn falls back to it, without its
+        inbox."""
         self._base = state
         self._without_input = inbox.without_inbox(state)
         self._is_given = False
-        self.state = state if now is None else now
+        self.state = state
 
     def position(self) -> Snapshot:
         """The turn's position now, for a later `step_back`."""
@@ -270,7 +267,7 @@ class TurnState(Timing):
         # has the text of one reply twice.
         streamed = self.streamed
         if streamed is not None:
-            state = self.with_partial(state, streamed())
+            state = self.room.with_partial(state, streamed())
         return self.written(state, status_of(state, "in_progress"), self.room.hard)
 
     def written(self, state: ConversationState, status: str, limits: BlobLimits) -> bytes:
@@ -291,14 +288,6 @@ class TurnState(Timing):
         )
         self._newest = blob, meta
         return blob
-
-    def with_partial(self, state: ConversationState, text: str) -> ConversationState:
-        """The state with the text of a partial reply, cut to the room that the state has."""
-        if state.open is None:
-            return state
-        opened = replace(state.open, partial="")
-        kept = self.room.capped(text, replace(state, open=opened))
-        return replace(state, open=replace(opened, partial=kept))
 
 
 def status_of(state: ConversationState, unfinished: str) -> str:

@@ -21,7 +21,7 @@ from goaitools_py.history.redact import passes, redaction
 from goaitools_py.history.redact.redaction import Redaction
 from goaitools_py.history.rewrite import cut
 from goaitools_py.history.translate import state as conversion
-from goaitools_py.open_turn import steps, turn_ids
+from goaitools_py.open_turn import given_answers, steps, turn_ids
 from goaitools_py.state.state import dump_state, load_state
 from goaitools_py.turn import fallback
 from goaitools_py.turn import tool_calls as calling
@@ -246,7 +246,7 @@ BUGS: Final[dict[str, Bug]] = {
         calling, "_start", _started_first, "took place twice", 175
     ),
     "an approval that comes again runs the call again": Bug(
-        calling, "_is_used_up", _never, "took place twice", 34
+        given_answers, "_is_used_up", _never, "took place twice", 34
     ),
     "a save that leaves out its parts": Bug(row_parts, "pieces_of", _without_parts, "parts of", 4),
     "a deleted conversation comes back": Bug(
