@@ -250,7 +250,7 @@ def begin(
         state = replace(state, meta=turn_ids.begun(state.meta, key))
     if words:
         state = asked_in_words(state, words, dialect)
-    return begun(given, state, has_grown=has_grown)
+    return Begun(given=given, state=state, without_input=inbox.without_inbox(given), has_grown=has_grown)
 
 
 def changed_marks(state: ConversationState, marks: Mapping[str, str]) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ from ..state.segments import check_whole
 from ..state.state import (
     ConversationState,
     check_revision,
+    load_state,
     new_state,
 )
 from ..types.errors import (
@@ -43,7 +44,7 @@ from ..types.errors import (
     StateVersionError,
 )
 from ..types.turn_warnings import WarningCode
-from .convert_on_load import Converted, load_converted
+from .convert_on_load import Converted, converted
 from .ledger import Ledger
 from .request import STICKY, Tools, Voice, voice_of
 from .tool_reports import tell_left_out
@@ -97,12 +98,10 @@ class Beginning:
         try:
             if plan.damage is not None:
                 raise plan.damage
-            state, self.converted = load_converted(plan)
-            if self.converted is not None:
-                ledger.warn("state_converted", self.converted.words())
-            check_whole(state.segments)
-            journal.check_journal(state, plan.dialect)
-            self._keep_sound(state)
+            self._read()
+            check_whole(self.state.segments)
+            journal.check_journal(self.state, plan.dialect)
+            self._repair()
         except StateError as exc:
             exc.blob = exc.blob or plan.blob
             if plan.resume or not self._discards(exc):
@@ -110,6 +109,24 @@ class Beginning:
             ledger.report.discarded, ledger.grew_from = exc, b""
             ledger.warn("state_discarded", _discarded(exc))
             self.state = self._fresh()
+
+    def _read(self) -> None:
+        """Read the given blob, and convert the state if it is of another provider API."""
+        plan, options = self._plan, self._ledger.options
+        try:
+            self.state = load_state(
+                plan.blob,
+                wire=plan.dialect.wire,
+                codec=plan.codec,
+                binding=options.binding,
+                min_revision=options.min_revision,
+            )
+            return
+        except StateProviderError as error:
+            foreign = error
+        # Outside of the handler: inside it an error of the conversion would get this one as its context.
+        self.state, self.converted = converted(plan, foreign)
+        self._ledger.warn("state_converted", self.converted.words())
 
     def _discards(self, exc: StateError) -> bool:
         """True if a fresh conversation begins in place of an unusable state."""
@@ -130,17 +147,18 @@ class Beginning:
         identity = self._ledger.options.conversation_id or self._plan.new_id()
         return new_state(self._plan.dialect.wire, id=identity, created=self._ledger.now.wall_ms)
 
-    def _keep_sound(self, state: ConversationState) -> None:
-        """Keep this state with a closed history that the provider accepts. A repair is a warning.
+    def _repair(self) -> None:
+        """Give the state a closed history that the provider accepts. A repair is a warning.
 
         The history is read only if its writer has not checked it already.
         """
         ledger = self._ledger
         compactor = ledger.options.compactor
         retention = None if compactor is None else ledger.retention(ledger.retained_bytes)
-        self.state, log = checked(state, self._plan.dialect, retention=retention)
+        given = self.state
+        self.state, log = checked(given, self._plan.dialect, retention=retention)
         if log:
-            ledger.tell_repaired(state, self.state, log)
+            ledger.tell_repaired(given, self.state, log)
 
     # ------------------------------------------------------------------------- a turn that came before
 
@@ -203,7 +221,7 @@ class Beginning:
             self.state = without_problems(loaded)  # the turn checks its answer again
         given = self.state = steps.without_failure(self.state)
         has_grown = left_open or given is not loaded
-        if not (ledger.has_appended or acts.has_work(given, self.messages)):
+        if not (acts.has_work(given, self.messages) or ledger.has_appended):
             raise _nothing_to_do(resume=plan.resume, left_open=left_open)
         # Everything that may raise for a mistake of the caller comes before `begin`: the given blob is then
         # still the state, and the same call can be made again without the mistake.
@@ -228,10 +246,10 @@ class Beginning:
         """Close the open turn of an earlier call."""
         ledger = self._ledger
         keep_partial = ledger.options.keep_partial
-        closed = acts.close_earlier(
+        self.state = acts.close_earlier(
             self.state, self._plan.dialect, denied=self._has_denied, keep_partial=keep_partial
         )
-        self._keep_sound(closed)
+        self._repair()
         ledger.warn("turn_closed", "the state held an unfinished turn; it was closed, and a new one began")
 
     def _with_answers(self, has_grown: bool) -> ConversationState:

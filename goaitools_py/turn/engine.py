@@ -278,7 +278,8 @@ class TurnEngine:
         if output is not None and output.tool is not None and (answered := self._called(voice, None)):
             return answered, "complete"
         while True:
-            yield from shrink.compact_before_request(ledger, lambda: voice)
+            if ledger.options.compactor is not None:
+                yield from shrink.compact_before_request(ledger, lambda: voice)
             asking = ask(
                 ledger,
                 voice.after_first() if ledger.has_asked else voice,
@@ -468,13 +469,15 @@ class TurnEngine:
                 "the provider refused the turn, and goes on only without it: it stays in the history, and "
                 "later requests do not have it",
             )
-        recorded = voice.recorded if voice.settings else {}
+        settings: dict[str, Any] = {}
+        if voice.settings:
+            settings = {name: value for name, value in voice.recorded.items() if name not in NOT_STORED}
         ledger.state = acts.close(
             ledger.state,
             self._plan.dialect,
             status=status,
             now=ledger.now.wall_ms,
-            settings={name: value for name, value in recorded.items() if name not in NOT_STORED},
+            settings=settings,
             fallback=ledger.fell_back,
             is_unsent=is_unsent,
         )
@@ -507,7 +510,7 @@ class TurnEngine:
         ledger = self._ledger
         waits = status == "awaiting_tools"
         is_open = waits or status == "in_progress"
-        if voice is not None and not is_open:
+        if voice is not None and not is_open and ledger.options.compactor is not None:
             yield from shrink.compact(ledger, lambda: voice)
         passed = context_warnings(ledger, ledger.state) if ledger.options.context_marks else ()
         if ledger.listening:

@@ -250,7 +250,7 @@ def _take(ledger: Ledger, call: Call, reply: Reply) -> Reply:
             ledger.warn(
                 "call_ids_rewritten", f"{rewritten} tool call ids had been used before and were rewritten"
             )
-    elif _is_empty(reply):
+    elif not reply.entries and _is_empty(reply):
         ledger.warn("empty_reply", "the model's reply holds no text and no call; nothing of it was stored")
     if reply.cut:
         ledger.warn(
@@ -279,7 +279,7 @@ def _take(ledger: Ledger, call: Call, reply: Reply) -> Reply:
         text=reply.text,
         asked=call.asked_ms,
         ms=round(ledger.report.reply_seconds * 1000),
-        counter=ledger.counter,
+        counter=None if ledger.options.token_counter is None else ledger.counter,
         calibrates=ledger.options.compactor is not None,  # only its trigger asks for estimates
         request_id=ledger.report.request_id if ledger.options.record_ids else "",
         watches=not (call.edits_context or reply.asides or reply.dropped),

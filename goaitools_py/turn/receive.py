@@ -181,7 +181,7 @@ class Call:
         self.before = ledger.state
         self.others = ledger.left_waiting
         self.began = ledger.now
-        self.asked_ms = ledger.at_ms
+        self.asked_ms = max(0, self.began.wall_ms - self.before.meta.created)
         self.request = request
         self.times = times
         self.model = model
