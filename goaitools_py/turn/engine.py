@@ -21,19 +21,14 @@ from functools import partial
 from typing import Any, Final
 
 from ..backends.base import Reply
-from ..backends.read_entries import read_entries
 from ..base.values import replace
 from ..open_turn import acts, attempts, journal, steps
-from ..open_turn.turn_ids import TURN_IDS_FACT, StoredReply
-from ..output.misfit import Misfit
-from ..output.words import problem_words
+from ..open_turn.turn_ids import StoredReply
 from ..state.blob import may_take_long
 from ..state.records import Meta, dollars_of, usage_of
-from ..state.state import ConversationState, closed_turns
+from ..state.state import ConversationState
 from ..types.citations import Citation, shifted
 from ..types.errors import (
-    LimitExceededError,
-    OutputError,
     StateError,
     StateSizeError,
     StateTooLargeError,
@@ -42,11 +37,10 @@ from ..types.errors import (
     TurnStoppedError,
 )
 from ..types.events import ModelReplied, StateConverted, StateDiscarded, TextDelta, TurnCompleted, TurnStarted
-from ..types.messages import Message, Text
+from ..types.messages import Message
 from ..types.result import ChatResult, Status
-from ..types.turn_warnings import WarningCode
 from . import limits, shrink
-from .answer import judged, lenient, with_partials
+from .answer import TypedAnswer, counted, with_partials
 from .beginning import Beginning
 from .flow import Emit, Flow, computed
 from .ledger import Ledger
@@ -58,7 +52,6 @@ from .tool_calls import refuse_calls, run_calls, tell_pending
 
 __all__ = ["TurnEngine"]
 
-INVALID_REPLIES_IN_A_ROW: Final = 3
 MAX_PAUSES: Final = 8
 """The number of times that the turn asks the provider to continue a paused reply."""
 
@@ -71,9 +64,7 @@ class TurnEngine:
         self._ledger = Ledger(plan) if ledger is None else ledger
         self._beginning = Beginning(self._ledger)
         self._result: ChatResult[Any] | None = None
-        self._output: Any = None
-        self._misfits = 0
-        """The number of answers in this call that did not fit the type."""
+        self._answer = None if plan.output is None else TypedAnswer(self._ledger, plan.output)
 
     def run(self) -> Flow[ChatResult[Any]]:
         """The turn's flow: yields effects, returns the result, raises typed errors."""
@@ -95,7 +86,7 @@ class TurnEngine:
             pending = journal.pending(state)
             if ledger.options.on_pending == "raise":
                 raise ToolPendingError(
-                    f"the state waits for answers to {_many(len(pending), 'tool call')}, see "
+                    f"the state waits for answers to {counted(len(pending), 'tool call')}, see "
                     "err.pending: give them to resume, or say what a new message does with on_pending='deny' "
                     "or 'queue'",
                     pending,
@@ -220,7 +211,7 @@ class TurnEngine:
             warnings=tuple(ledger.report.warnings),
             duplicate=True,
             model=state.meta.model,
-            output=self._stored_output(state, stored),
+            output=None if self._answer is None else self._answer.stored(state, stored, self._beginning.key),
         )
         ledger.identify(state.meta, stored.number)
         if ledger.listening:
@@ -228,16 +219,6 @@ class TurnEngine:
                 yield Emit(TextDelta(stored.text, 1, **ledger.event_ids))
             yield Emit(TurnCompleted(result, **ledger.event_ids))
         return result
-
-    def _stored_output(self, state: ConversationState, stored: StoredReply) -> Any:
-        """The value in a stored reply, if a type is asked for and the reply fits it."""
-        wanted, key = self._plan.output, self._beginning.key
-        if wanted is not None and wanted.tool is not None and key is not None:
-            for turn in closed_turns(state):
-                if key.id in turn.record.facts.get(TURN_IDS_FACT, ()):
-                    every = [c for m in read_entries(self._plan.dialect, turn.entries) for c in m.tool_calls]
-                    return wanted.last_answer([c.arguments for c in every if c.name == wanted.tool.name])
-        return None if wanted is None or stored.status != "complete" else lenient(wanted, stored.text)
 
     def _open_reply(self, state: ConversationState) -> Reply:
         """The last reply of the open turn, with the fields that a result shows."""
@@ -264,18 +245,18 @@ class TurnEngine:
                 return self._open_reply(state), "awaiting_tools"
             if one_step:
                 return self._open_reply(state), "in_progress"
-            limit = self._limit_reached()
+            limit = limits.stop_at_limit(ledger)
         elif ledger.has_asked and (one_step or ledger.options.on_limit == "answer"):
             # With on_limit="answer" the last model call is still due. With "raise", resuming means to go on,
             # so the limit is not checked before one more reply, unless the turn goes step by step.
-            limit = self._limit_reached()
+            limit = limits.stop_at_limit(ledger)
         if state.open is not None and attempts.ANSWERS in state.open.facts and not state.inbox:
             # An earlier process got this answer, and ended before it checked it. Do not pay for it again.
             reply = attempts.stored_answer(state.open, ledger.dialect)
             if (yield from self._is_answered(voice, reply, is_new=False)):
                 return reply, "complete"
         output = self._plan.output
-        if output is not None and output.tool is not None and (answered := self._called(voice, None)):
+        if (answered := self._called(voice, None)) is not None:
             return answered, "complete"
         while True:
             if ledger.options.compactor is not None:
@@ -309,7 +290,7 @@ class TurnEngine:
                     return reply, "complete"
                 if one_step:
                     return reply, "in_progress"
-                said, cited, limit = "", (), self._limit_reached()
+                said, cited, limit = "", (), limits.stop_at_limit(ledger)
                 continue
             if one_step and limit is None:
                 return reply, "in_progress"
@@ -322,13 +303,13 @@ class TurnEngine:
                 yield from refuse_calls(ledger)
                 return reply, self._close(voice, "limited")
             valid = yield from run_calls(ledger, tools, allowed=limits.calls_left(ledger))
-            if output is not None and output.tool is not None and (answered := self._called(voice, reply)):
+            if (answered := self._called(voice, reply)) is not None:
                 return answered, "complete"
             if journal.is_waiting(ledger.state):
                 yield from tell_pending(ledger)
                 return reply, "awaiting_tools"
             invalid_in_a_row = 0 if valid else invalid_in_a_row + 1
-            limit = self._limit_reached(invalid_in_a_row)
+            limit = limits.stop_at_limit(ledger, invalid_in_a_row)
 
     def _booked(
         self,
@@ -366,42 +347,14 @@ class TurnEngine:
     def _is_answered(self, voice: Voice, reply: Reply, *, is_new: bool = True) -> Flow[bool]:
         """Check whether an answer fits the requested type. If it fits, close the turn.
 
-        If it does not, put the reason into the inbox, so that the next request tells the model.
+        Without a requested type any text is an answer: an earlier call of the chat has asked for a type.
 
-        Args:
-            voice: The other parts of the turn's requests.
-            reply: The answer. It stands at the end of the open turn.
-            is_new: False: an earlier call of the chat got the answer, and this one asks again at least once.
-
-        Raises:
-            OutputError: The answer does not fit, and the retries are used up.
+        `is_new`: see `TypedAnswer.fits`.
         """
-        ledger, wanted = self._ledger, self._plan.output
-        if wanted is not None:
-            try:
-                self._output = yield from judged(wanted, reply.text)
-            except Misfit as misfit:
-                problems = misfit.problems
-            else:
-                wanted = None
-        if wanted is None:  # the answer fits, or this call asks for no type, and any text is an answer
-            self._close(voice, "complete")
-            return True
-        self._misfits += is_new
-        if self._plan.one_step and is_new and ledger.state.open is not None:
-            self._misfits = len(
-                ledger.state.open.facts.get(attempts.ANSWERS, ())
-            )  # counts the misfits of earlier steps, too
-        if self._misfits > wanted.asked.retries:
-            raise ledger.error(
-                OutputError,
-                f"{_many(self._misfits, 'answer')} of the model did not fit {wanted.shape.name} "
-                f"({_many(len(problems), 'problem')} in the last one, see err.errors); err.state has the "
-                "turn, and resume(err.state, output_type=…) asks again",
-                errors=problems,
-            )
-        ledger.state = attempts.told(ledger.state, problem_words(problems), ledger.dialect)
-        return False
+        if self._answer is not None and not (yield from self._answer.fits(reply.text, is_new=is_new)):
+            return False
+        self._close(voice, "complete")
+        return True
 
     def _called(self, voice: Voice, reply: Reply | None) -> Reply | None:
         """Take the answer from a call of the answer's tool, and close the turn.
@@ -409,36 +362,12 @@ class TurnEngine:
         Returns the reply with the call; None without a fitting call.
 
         `reply`: the newest reply; None if an earlier call of the chat got it. Its misfits do not count then.
-
-        Raises:
-            OutputError: The calls of the tool did not fit, and the retries are used up.
         """
-        ledger, wanted = self._ledger, self._plan.output
-        if (
-            wanted is None
-            or wanted.tool is None
-            or ledger.state.open is None
-            or journal.is_waiting(ledger.state)
-        ):
+        if self._answer is None or not self._answer.is_called(is_new=reply is not None):
             return None
-        calls = [
-            call for call in ledger.state.open.calls if call.name == wanted.tool.name and call.state == "done"
-        ]
-        if taken := [call.arguments for call in calls if call.flag == "ok"]:
-            self._output = wanted.last_answer(taken)
-            found = self._open_reply(ledger.state) if reply is None else reply
-            self._close(voice, "complete")
-            return found
-        if reply is not None and calls:
-            self._misfits += 1
-            if self._misfits > wanted.asked.retries:
-                raise ledger.error(
-                    OutputError,
-                    f"{self._misfits} calls of {wanted.tool.name} did not fit; err.state has the turn, and "
-                    "resume(err.state, output_type=…) asks again",
-                    errors=[("", "".join(p.text for p in calls[-1].parts if isinstance(p, Text)))],
-                )
-        return None
+        found = self._open_reply(self._ledger.state) if reply is None else reply
+        self._close(voice, "complete")
+        return found
 
     def _replied(self, state: ConversationState, reply: Reply, model: str) -> ModelReplied:
         """The event of a reply. `model`: the model of the request, used if the reply does not name one."""
@@ -482,23 +411,6 @@ class TurnEngine:
             is_unsent=is_unsent,
         )
         return status
-
-    def _limit_reached(self, invalid_in_a_row: int = 0) -> str | None:
-        """Warn of the limit that the turn has reached, and return its text; None without a reached limit."""
-        ledger = self._ledger
-        code: WarningCode = "limit_reached"
-        if invalid_in_a_row >= INVALID_REPLIES_IN_A_ROW:
-            code = "invalid_tool_calls"
-            limit: str | None = f"{invalid_in_a_row} replies in a row held only invalid tool calls"
-        else:
-            limit = limits.reached(ledger)
-        if limit is None:
-            return None
-        ledger.warn(code, limit)
-        if ledger.options.on_limit == "raise":
-            advice = "resume(err.state) goes on by one more reply and its calls, or up to a larger limit"
-            raise ledger.error(LimitExceededError, f"{limit}; {advice}")
-        return limit
 
     # ------------------------------------------------------------------------------------------ the end
 
@@ -548,7 +460,7 @@ class TurnEngine:
             request_ids=tuple(report.request_ids),
             citations=reply.citations,
             bill=account.bill,
-            output=self._output,
+            output=None if self._answer is None else self._answer.value,
         )
         # After `self._result`: if the checkpoint fails, `snapshot` still has the final blob.
         yield from ledger.checkpoint(blob)
@@ -563,8 +475,3 @@ def _status(reply: Reply, *, limited: bool) -> Status:
     if reply.stop == "refusal":
         return "refused"
     return "limited" if limited or reply.stop == "pause" else "complete"
-
-
-def _many(count: int, noun: str) -> str:
-    """A count with its noun: "1 problem", "2 problems"."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -18,10 +18,11 @@ from ..open_turn.acts import begun
 from ..open_turn.room import CALL_BYTES, RESULTS, stored_size
 from ..state.records import OpenTurn, dollars_of, usage_of
 from ..state.state import ConversationState
-from ..types.errors import BudgetExceededError, StateSizeError, StateTooLargeError
+from ..types.errors import BudgetExceededError, LimitExceededError, StateSizeError, StateTooLargeError
 from ..types.events import ContextWarning, Filled
 from ..types.messages import Message, Usage
 from ..types.prices import Charge, total
+from ..types.turn_warnings import WarningCode
 from . import shrink
 from .flow import Flow
 from .ledger import Ledger
@@ -34,8 +35,12 @@ __all__ = [
     "check_size",
     "context_warnings",
     "reached",
+    "stop_at_limit",
     "written",
 ]
+
+
+INVALID_REPLIES_IN_A_ROW: Final = 3
 
 
 def reached(ledger: Ledger) -> str | None:
@@ -59,6 +64,30 @@ def reached(ledger: Ledger) -> str | None:
     if calls_left(ledger) == 0:
         return "max_tool_calls of this turn are spent"
     return None
+
+
+def stop_at_limit(ledger: Ledger, invalid_in_a_row: int = 0) -> str | None:
+    """Warn of the limit that the turn has reached, and return its text; None without a reached limit.
+
+    `invalid_in_a_row`: the number of the newest replies that held only invalid tool calls.
+
+    Raises:
+        LimitExceededError: A limit is reached, and `on_limit` is "raise".
+        BudgetExceededError: See `reached`.
+    """
+    code: WarningCode = "limit_reached"
+    if invalid_in_a_row >= INVALID_REPLIES_IN_A_ROW:
+        code = "invalid_tool_calls"
+        limit: str | None = f"{invalid_in_a_row} replies in a row held only invalid tool calls"
+    else:
+        limit = reached(ledger)
+    if limit is None:
+        return None
+    ledger.warn(code, limit)
+    if ledger.options.on_limit == "raise":
+        advice = "resume(err.state) goes on by one more reply and its calls, or up to a larger limit"
+        raise ledger.error(LimitExceededError, f"{limit}; {advice}")
+    return limit
 
 
 def calls_left(ledger: Ledger) -> int | None:
