@@ -123,6 +123,7 @@ def late_answers(
         other += differ
         in_open_turn = in_open_turn or bool(found)
     reply: StoredReply | None = None
+    # Reading the closed turns is slow, and happens only for an id that the open turn does not know.
     turns = closed_turns(state) if wanted else []
     for position in range(len(turns) - 1, -1, -1):
         turn = turns[position]
@@ -281,6 +282,8 @@ def with_answers(
     fit = AnswerRoom(room)
     journaled = state.open.calls if state.open is not None else ()
     calls = {call.id: (index, call) for index, call in enumerate(journaled) if call.state != "done"}
+    # Nothing is entered into the books in this loop: if a later answer raises, the given state is still
+    # whole.
     for id, answer in answers.items():
         check_answer(answer)
         if id not in calls:

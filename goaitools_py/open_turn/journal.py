@@ -67,6 +67,7 @@ def claimed(state: ConversationState, id: str) -> ConversationState:
     """
     opened = state.open
     assert opened is not None
+    # The mark goes into the state, not beside it: the save that compares states then sees it.
     return replace(state, open=replace(opened, facts={**opened.facts, CLAIM: id}))
 
 
@@ -83,6 +84,8 @@ def synthetic(call: JournalCall, flag: ResultFlag) -> JournalCall:
 def resolved(call: JournalCall) -> JournalCall:
     if call.state == "done":
         return call
+    # "unknown" and not "not run": a process that died after the start may have done the work. The model must
+    # not conclude that it can safely call again.
     return synthetic(call, "unknown" if call.state == "started" else "not_run")
 
 
@@ -146,6 +149,7 @@ def put_call(state: ConversationState, index: int, call: JournalCall) -> Convers
     """The state with one call of its journal replaced."""
     opened = state.open
     assert opened is not None
+    # A new tuple: another thread may be writing the old state into a blob at this moment.
     calls = tuple(call if n == index else old for n, old in enumerate(opened.calls))
     return replace(state, open=replace(opened, calls=calls))
 
@@ -154,6 +158,7 @@ def reject_results(state: ConversationState) -> ConversationState:
     """The state after the provider refused the results: each is replaced by a result flagged as an error."""
     opened = state.open
     assert opened is not None
+    # Every result, also a fitting one: the provider does not say which of them it refused.
     return replace(
         state, open=replace(opened, calls=tuple(synthetic(call, "error") for call in opened.calls))
     )
@@ -172,6 +177,7 @@ def check_journal(state: ConversationState, dialect: Dialect) -> None:
         message.tool_call_id for message in reply if message.role == "tool"
     }  # the provider ran these itself
     made = [call.id for message in reply for call in message.tool_calls if call.id not in done]
+    # Compared in order, too: `put_call` and the idempotency keys name a call by its place.
     if made != [call.id for call in turn.calls]:
         raise StateInvalidError("the open turn's journal does not match its reply; the state cannot be used")
 

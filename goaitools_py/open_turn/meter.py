@@ -117,6 +117,7 @@ def cut_at(
         return 0
     if left < _NEW + new // _ESTIMATED:  # a cheap test before the history is read
         return 0
+    # From here on the history is read. The tests above are cheap, and end almost every turn.
     entries = before.load()
     old, _ = read(entries)
     added, more = read(sent)
@@ -168,6 +169,7 @@ def _kept(meta: Meta, gauge: Gauge, window: int) -> Meta:
 
 def unanchored(meta: Meta) -> Meta:
     """The meta data after the preamble, the tools or the model changed: the last usage no longer applies."""
+    # The first number is the anchor. The others calibrate estimates, and go on to hold.
     return msgspec.structs.replace(meta, gauge=(0, *meta.gauge[1:])) if meta.gauge else meta
 
 
@@ -203,6 +205,8 @@ def booked(
     gauge, usage = gauge_of(meta), reply.context or reply.usage
     window = server_window(meta) if meta.gauge[5:] else 0
     if before is not None:
+        # Before the gauge learns: it would take a cut prompt for a small history, and no trigger would fire
+        # again.
         cut = cut_at(gauge, usage, sent, before, partial(_estimated, dialect, counter), window=window)
         if cut:  # the count of a cut prompt does not give the size of the history
             usage, window = replace(usage, input_tokens=0), cut
@@ -245,6 +249,7 @@ def _stays(reply: Reply, wire: str, model: str) -> ReasoningStays:
 
 def with_unanswered(meta: Meta, unanswered: Sequence[bytes], dialect: Dialect) -> Meta:
     """The meta data after a turn without a reply to its last entries: adds an estimate of these entries."""
+    # No usage has counted these entries. Without an estimate a trigger would see too small a history.
     if not unanswered:
         return meta
     gauge = gauge_of(meta)

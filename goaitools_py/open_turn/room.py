@@ -289,6 +289,7 @@ class Room:
 
     def _problem(self, state: ConversationState, most: Size, more: int) -> StateTooLargeError | None:
         codec, values = self._codec, most.values
+        # First a bound that needs no encoding, then the exact size. Most states end here.
         if not state.meta.sticky:
             size = size_of(state, codec, meta=most.meta + more, most_values=values)
             if size.beyond(most) is None:
@@ -301,6 +302,8 @@ class Room:
         problem = written_size(state, codec, most_values=values).beyond(most)
         if problem is not None or state.open is None:
             return problem
+        # Last, because it writes the whole turn: a closed turn may be larger than an open one, and it has to
+        # fit at the end, when its reply is paid for.
         closed = steps.close_turn(state, self._dialect)
         return written_size(closed, codec, most_values=values).beyond(most)
 
@@ -355,6 +358,7 @@ def admitted(room: Room, state: ConversationState, index: int, call: JournalCall
     media = [at for at, part in enumerate(call.parts) if not isinstance(part, Text)]
     if _problem(room, state, index, call) is None:
         return found
+    # All media out first, then each one in again if it fits: so a large one does not push out the small ones.
     parts = [_note(part) if at in media else part for at, part in enumerate(call.parts)]
     for at in media[:_MEDIA_TRIED]:
         tried = [*parts[:at], call.parts[at], *parts[at + 1 :]]
@@ -368,6 +372,7 @@ def admitted(room: Room, state: ConversationState, index: int, call: JournalCall
     if problem is not None:
         size = sum(map(_bytes, parts))
         note = f"[result left out: {size:,} bytes; the conversation's state has no room for it]"
+        # `logged` keeps the whole text: the tool log of the error is then its only copy.
         found.call = replace(call, parts=(Text(note),))
         found.problem = f"the result of tool {call.name!r}, {size:,} bytes, {shown_limit(room, problem)}"
     return found
@@ -384,6 +389,7 @@ def _problem(
 
 def reply_problem(room: Room, state: ConversationState, reply: Reply) -> str:
     """The problem if the state has no room for the reply in it, or for the results of its calls; else ""."""
+    # A reply with calls has to leave more room: its tools run next, and what they did must be recorded.
     calls = journal.unfinished(state)
     problem = room.problem(state, RESULTS if calls else REPLY, more=calls * CALL_BYTES)
     if problem is None:

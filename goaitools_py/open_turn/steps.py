@@ -106,6 +106,7 @@ def accept(
     meta = state.meta
     # The turn's number is a fact if the stored turn before it does not have the number one below.
     turn = state.open or OpenTurn(at=at, facts={"n": meta.processed + 1} if meta.gap else {})
+    # The results first, then the messages: the provider has read them in this order.
     if turn.calls:
         turn = _with_results(turn, dialect)
     facts = turn.facts
@@ -136,6 +137,8 @@ def accept(
     if meta.said:
         metadata = {**meta.said, **(metadata or {})}
         meta = msgspec.structs.replace(meta, said={})
+    # Inbox and open turn change in one state. Between the two a message would be in both, and sent twice
+    # after a crash, or in neither, and lost.
     accepted = replace(state, meta=meta, open=turn, inbox=_newer(state.inbox, sent))
     return with_metadata(accepted, metadata) if metadata else accepted
 
@@ -167,6 +170,7 @@ def not_accepted(state: ConversationState, before: ConversationState) -> Convers
     """
     newer = {item.topic for item in state.inbox if item.topic}
     left = {id(item) for item in state.inbox}  # items that the request did not carry are still here
+    # The order of the inbox is the order of arrival: what was sent came before what has arrived since.
     unseen = (item for item in before.inbox if item.topic not in newer and id(item) not in left)
     return replace(state, open=before.open, inbox=(*unseen, *state.inbox))
 
@@ -236,6 +240,8 @@ def add_reply(
     if watches:
         size = partial(_bytes_before, state, turn, len(sent))
         before = Before(size=size, load=partial(_before, state, turn, len(sent), dialect))
+    # The calls enter the journal in the same state as the reply. After a crash
+    # between the two, the calls of the reply would never get a result.
     calls: tuple[JournalCall, ...] = ()
     if reply.calls and reply.run_calls:
         calls = tuple(
@@ -364,6 +370,7 @@ def close_turn(
             turn, meta = without_attempts(turn, state.meta, dialect)
             state = replace(state, meta=meta)
         turn = replace(turn, facts={name: fact for name, fact in turn.facts.items() if name != ANSWERS})
+    # Each call gets a result: a call without one is a 400 at every provider from then on.
     if turn.calls:
         turn = _with_results(replace(turn, calls=tuple(resolved(call) for call in turn.calls)), dialect)
     elif _is_paused(turn):
@@ -376,6 +383,7 @@ def close_turn(
     known.pop(CLAIM, None)
     if turn.partial:
         known["interrupted"] = turn.partial
+    # Before the entries move: only the open turn knows which of them no reply has answered.
     counted = with_unanswered(state.meta, turn.unanswered, dialect) if turn.letters else state.meta
     if is_unsent:
         known[UNSENT] = True
@@ -413,6 +421,8 @@ def with_failure(state: ConversationState, error: str, code: str) -> Conversatio
 
     Before a model has accepted any message there is no open turn yet. Then the meta data has the error.
     """
+    # Cut to the format's limits: a provider's code may have any length, and a state with a longer one could
+    # not be written.
     row = (error[:MAX_LABEL], code[:MAX_LABEL]) if code else (error[:MAX_LABEL],)
     turn = state.open
     if turn is not None:

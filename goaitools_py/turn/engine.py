@@ -69,6 +69,7 @@ class TurnEngine:
     def run(self) -> Flow[ChatResult[Any]]:
         """The turn's flow: yields effects, returns the result, raises typed errors."""
         ledger, beginning = self._ledger, self._beginning
+        # First of all: a chat that lacks the binding of its codec is told so before a byte is read.
         self._plan.codec.check(ledger.options.binding)
         yield from ledger.start_clock(waited=self._plan.waited)
         yield from computed(beginning.load, is_long=may_take_long(self._plan.blob))
@@ -195,6 +196,8 @@ class TurnEngine:
         """Return the stored reply of a turn that was finished before. Neither a model nor a tool runs."""
         status: Any = stored.status
         blob, ledger = self._plan.blob, self._ledger
+        # A message was appended while the turn looked: the caller was told that it is kept, so the blob must
+        # have it.
         if ledger.close():
             ledger.begin(acts.begun(state, state))
             blob = ledger.encode(state.meta.status, limits=ledger.room.hard)
@@ -327,6 +330,7 @@ class TurnEngine:
         steps would have a complete answer in an open turn, and `resume` would pay for it again.
         """
         ledger = self._ledger
+        # The turn stays open: its end would need room that the reply did not find.
         if ledger.oversized:
             return reply
         if said:

@@ -246,6 +246,8 @@ def _plan_at(plan: Plan, place: _Place) -> Plan:
 def _plan_after(plan: Plan, place: _Place, failed: TurnError) -> Plan:
     """The plan of the next provider: the rest of the turn, from the failed one's state."""
     at = _plan_at(plan, place)
+    # The state is the failed turn's own and newer than what `min_revision` named. A state that cannot be
+    # read here must raise: a fresh conversation would lose what was done.
     options = replace(at.options, on_foreign_state="convert", min_revision=None, on_bad_state="raise")
     return replace(at, options=options, blob=failed.state, resume=True, answers={}, messages=())
 

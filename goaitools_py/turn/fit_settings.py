@@ -36,6 +36,7 @@ def fit_settings(
     """
     notes: list[str] = []
     left: dict[str, Any] = {}
+    # With the headers: a beta header may be what makes a setting acceptable.
     headers = {name: found[name] for found in (kept, given) for name in (_HEADERS,) if name in found}
     for name, value in kept.items():
         if not _is_sendable(dialect, model, {**headers, name: value}):

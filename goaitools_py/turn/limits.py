@@ -54,6 +54,7 @@ def reached(ledger: Ledger) -> str | None:
     limits = options.limits
     if limits is None:
         return None
+    # The calls of an earlier process count: the limit is the turn's, and a resume must not give it anew.
     tokens = ledger.spending.account.usage.total_tokens + sum(
         one.usage.total_tokens for one in before.iterations
     )
@@ -189,6 +190,7 @@ def check_size(ledger: Ledger) -> Flow[None]:
         found = room.problem(cut, RESULTS, more=more) if is_open else room.soft_problem(cut, more=more)
         return found is None
 
+    # Now, while the caller still has its message: after a paid reply a turn that does not fit is lost money.
     if (yield from shrink.cut_to_limits(ledger, problem, fits, least=0)):
         return
     raise ledger.error(StateSizeError, f"{problem}; nothing was sent", drop_input=True) from problem
@@ -205,6 +207,7 @@ def check_queue(ledger: Ledger, before: ConversationState, messages: tuple[Messa
         messages: The new messages.
     """
     room, state = ledger.room, ledger.state
+    # The waiting turn first: no cut can make room for its end, but a cut can make room for a message.
     problem = room.problem_alone(state, more=journal.unfinished(state) * CALL_BYTES)
     if problem is None:
         problem = room.soft_problem(state)
@@ -226,6 +229,7 @@ def written(ledger: Ledger, status: str) -> Flow[bytes | StateTooLargeError]:
         return ledger.encode(status)
     except StateTooLargeError as exc:
         problem = exc
+    # The newest closed turn is the reply that was just paid for: it is never cut to write it.
     least = 0 if ledger.state.open is not None else 1
     if (yield from shrink.cut_to_limits(ledger, problem, _within(ledger), least=least)):
         return ledger.encode(status)

@@ -57,6 +57,7 @@ def compact_flow(plan: Plan, *, dry_run: bool) -> Flow[CompactionReport]:
         return CompactionReport(outcome="no_change", reason="the conversation has not begun")
     ledger = Ledger(plan)
     yield from ledger.start_clock()
+    # A repair is not asked for, but a compactor must not meet a history that no provider accepts.
     check = partial(checked, state, plan.dialect, retention=ledger.retention(ledger.retained_bytes))
     state, _ = yield from computed(check, is_long=is_long)
     ledger.begin(begun(state, state))

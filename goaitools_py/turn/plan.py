@@ -64,6 +64,8 @@ class Outages:
             return False
         if now < until:
             return True
+        # The rest begins anew before the provider is asked: the other turns of these seconds do not wait
+        # with this one.
         self._until[place] = now + self.seconds
         return False
 

@@ -72,6 +72,7 @@ def read_chunks(ledger: Ledger, times: CallTimes, chunks: list[bytes], *, max_by
         ledger.now, chunk = yield next_chunk
         if not chunk:
             return
+        # Before the checks: the caller of a body that is late or too large still sees what came.
         chunks.append(chunk)
         size += len(chunk)
         if size > max_bytes:
@@ -178,6 +179,7 @@ class Call:
         *,
         edits_context: bool = False,
     ) -> None:
+        # The state is frozen, so this is a copy of the instant to which a refused request goes back.
         self.before = ledger.state
         self.others = ledger.left_waiting
         self.began = ledger.now
@@ -365,6 +367,7 @@ def _note_partial(
 
 
 def _note_text(ledger: Ledger, text: str) -> None:
+    # Before the state has the text: a snapshot in between lacks the text, and never has it twice.
     ledger.partial_text, ledger.streamed = text, None
     if text:
         ledger.state = ledger.room.with_partial(ledger.state, text)

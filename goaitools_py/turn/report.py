@@ -146,6 +146,7 @@ class Spending:
         if self.prices is not None:
             cost = self.price_of(charge, asked)
             booked = (*(booked or ()), cost)
+        # Usage and bill in one frozen value: an error that is made at any line shows a bill that adds up.
         self.account = Account(self.account.usage + charge.usage, Bill(charges=charges, booked=booked))
         return cost
 

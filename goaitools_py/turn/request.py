@@ -238,6 +238,8 @@ def request_parts(ledger: Ledger, voice: Voice, *, forbid_tools: bool = False) -
     entries: list[Any] = state.history()
     if state.open is not None:
         entries.extend(state.open.entries)
+        # Results are written from the journal at each request, and enter the turn only when the provider has
+        # taken them.
         if state.open.calls:
             entries.extend(ledger.dialect.results(journal.results(state.open.calls)))
     has_system = meta.systems

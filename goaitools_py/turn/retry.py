@@ -199,5 +199,6 @@ def _pause(ledger: Ledger, failure: Failure, retries: int, max_wait: float) -> f
         pause = min(FIRST_PAUSE_SECONDS * 2.0**retries, MAX_BACKOFF_SECONDS) * (1 - 0.25 * seed)
     elif pause > max_wait:
         return None
+    # A pause beyond the deadline would end in the same error, only later.
     left = ledger.left()
     return pause if left is None or pause < left else None

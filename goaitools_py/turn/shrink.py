@@ -163,6 +163,7 @@ def cut_to_limits(
         # Drop the archive first, then turns: requests do not contain the archive.
         state = without_oldest(state, fits, at=at)
         if state is not ledger.state and fits(state):
+            # The new base, so that dropping the input later does not bring the archive back.
             ledger.set_base(state)
             return True
     if compactor is NO_COMPACTION or state.meta.turns <= least:
@@ -240,6 +241,7 @@ def compact(ledger: Ledger, voice: VoiceOf, *, force: bool = False, archives: bo
         return False
     if ledger.tried.compaction_cause is not None and ledger.tried.has_compacted and not force:
         return False  # it has failed in this turn already, and a second failure could cost money again
+    # Before the strategy runs: it may cut, ask, fail, and leave the history half changed.
     before = ledger.return_point()
     questions = Questions(ledger.state, is_free=force)
     report: CompactionReport | None = None

@@ -95,6 +95,8 @@ class Timing:
         A deadline that is set already stays.
         """
         self.now = yield Clock()
+        # A turn that goes on at a fallback has its deadline already: the caller waits once, not once for
+        # each.
         if self.deadline is None and self.options.timeout is not None:
             self.deadline = self.now.monotonic + max(SHORTEST_WAIT, self.options.timeout - waited)
 

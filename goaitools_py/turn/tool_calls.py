@@ -248,6 +248,8 @@ def _step(
         ledger.options.deps,
         partial(_tell_check, ledger, tools, call, "could not check its arguments:"),
     )
+    # The process that started it is gone. Only an idempotent tool may run again without an answer from
+    # outside.
     if call.state == "started" and answer is None and (isinstance(bound, str) or not bound[0].idempotent):
         return journal.synthetic(call, "unknown")
     if isinstance(bound, str):
@@ -324,6 +326,8 @@ def _start(ledger: Ledger, index: int, step: _Run) -> Flow[None]:
     before = _calls(ledger)[index]
     tool = yield from ready_to_run(ledger, step.tool)
     call = _started(ledger, index, step)
+    # The order is the promise: journal, save, run. A crash before the save leaves a call that did not run; a
+    # crash after it leaves a call in doubt. In the other order a call could run, and no state would know.
     ledger.state = journal.put_call(ledger.state, index, call)
     if ledger.plan.is_shared and not step.tool.idempotent:
         ledger.state = journal.claimed(ledger.state, ledger.plan.new_id())
@@ -346,6 +350,7 @@ def _start(ledger: Ledger, index: int, step: _Run) -> Flow[None]:
         _asked=asks_of(before) if step.inner else "",
     )
     timeout, limit = _limit_of(ledger, tool)
+    # Before the effect: an exit inside it may come after the tool has started.
     ledger.has_acted = True
     yield CallTool(
         index=index,
@@ -421,6 +426,7 @@ def _enter_bills(ledger: Ledger, done: ToolDone) -> None:
     for bill in done.outcome.bills:
         for asked, charge in bill.charges:
             ledger.book_charge_aside(charge, asked=asked)
+    # In the same entry as the booking: after a crash in between, `_note` would book the same calls again.
     ledger.state = journal.put_call(ledger.state, done.index, replace(call, state="done"))
 
 

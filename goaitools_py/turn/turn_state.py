@@ -165,6 +165,8 @@ class TurnState(Timing):
             self.state = _with_spent(left, state.meta)
             return pending
         pending = inbox.inbox_messages(state, self.dialect)
+        # Back to the noted object and not to a copy: `is_as_given` compares by identity, and then returns
+        # the given blob byte for byte.
         if state.open is None and self._without_input is not None:
             self.state = _with_spent(self._without_input, state.meta)
         else:
@@ -221,6 +223,7 @@ class TurnState(Timing):
 
     def close(self) -> bool:
         """Refuse further messages. True if appended messages have not entered the inbox yet."""
+        # Under the lock, so that `append` either comes before and is reported here, or raises.
         with self._lock:
             self._is_closed = True
             return bool(self._appended)
@@ -286,6 +289,7 @@ class TurnState(Timing):
             limits=limits,
             seen=self._media,
         )
+        # One assignment of both: another thread must not get the meta data of one blob with another blob.
         self._newest = blob, meta
         return blob
 
