@@ -57,7 +57,6 @@ TESTS = (
         "tests/turn/test_inbox.py tests/kept/test_left_waiting.py tests/turn/test_unanswered.py tests/turn",
     ),
     ("open_turn/room.py", _ROOM),
-    ("open_turn/room.py", _ROOM),
     ("open_turn", "tests/turn tests/history"),
     ("history/rewrite/mend", "tests/history/test_repair_details.py tests/history/test_repair.py"),
     ("history/rewrite", "tests/history tests/compaction tests/turn/test_repair.py tests/turn"),

@@ -5,14 +5,14 @@ JSON.
 
 ::
 
-    load -> close an earlier open turn -> take messages and answers in    (beginning)
-      -> check budget and size                                            (checks)
-      ask:        history + open turn + inbox -> CallModel -> reply       (model_call)
+    load -> recognise -> take messages and answers in                     (beginning)
+      -> check budget and size                                            (limits)
+      ask:        history + open turn + inbox -> CallModel -> reply       (model_call, receive)
       run calls:  journal -> Checkpoint -> CallTool -> AwaitTool -> ask   (tool_calls)
     close the turn -> compact (shrink) -> encode -> ChatResult
 
-`TurnEngine.snapshot` is a complete, resumable blob at every instant: each step replaces one frozen state in
-the turn's books (`ledger`).
+The phases change the state by the acts of `open_turn.acts`. `TurnEngine.snapshot` is a complete, resumable
+blob at every instant: each step replaces one frozen state in the turn's books (`ledger`).
 """
 
 from __future__ import annotations
