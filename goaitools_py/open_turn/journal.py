@@ -10,6 +10,8 @@ and the conversation can go on.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Sequence
 from typing import Final
 
@@ -21,6 +23,7 @@ from ..state.state import ConversationState
 from ..types.answers import PendingCall, pending_inside
 from ..types.errors import StateInvalidError
 from ..types.messages import ResultFlag, Text, ToolCall, ToolRecord, ToolResult
+from .turn_ids import TURN_IDS_FACT
 
 __all__ = [
     "CLAIM",
@@ -31,6 +34,7 @@ __all__ = [
     "check_journal",
     "claimed",
     "deny_waiting",
+    "idempotency_key",
     "is_waiting",
     "pending",
     "put_call",
@@ -198,3 +202,18 @@ def tool_record(call: JournalCall, *, iteration: int, error: BaseException | Non
         iteration=iteration,
         error=error,
     )
+
+
+def idempotency_key(state: ConversationState, index: int, call: JournalCall) -> str:
+    """The key of one call of one turn: the same in every process and every run of the call.
+
+    The caller's `turn_id` names the turn. So a redelivery has the same key even if no state of the first try
+    was kept. Without a `turn_id` the turn's number in this conversation names it; a reset starts the numbers
+    again.
+    """
+    meta, opened = state.meta, state.open
+    ids = opened.facts.get(TURN_IDS_FACT, ()) if opened is not None else ()
+    turn = "+".join(ids) or f"{meta.created}-{meta.processed + 1}"
+    asked = len(opened.iterations) if opened is not None else 0
+    key = f"{meta.id}/{turn}/{asked}/{index}/{call.name}/{call.arguments}".encode("utf-8", "surrogatepass")
+    return base64.b32encode(hashlib.sha256(key).digest()[:15]).decode().lower()

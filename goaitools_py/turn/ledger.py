@@ -27,7 +27,7 @@ from ..history.archive.keeping import Retention
 from ..history.rewrite.unsign import unsign, unsign_open
 from ..open_turn import journal, steps
 from ..open_turn.acts import Begun
-from ..open_turn.meter import BelowZeroError, checked_count, server_window
+from ..open_turn.meter import server_window
 from ..state.records import Meta, turn_ref, usage_of, usage_row, with_cost
 from ..state.state import ConversationState
 from ..types.errors import (
@@ -38,13 +38,13 @@ from ..types.errors import (
     TurnError,
 )
 from ..types.events import CheckpointReady
-from ..types.messages import Message, ToolRecord, Usage
+from ..types.messages import ToolRecord, Usage
 from ..types.prices import Charge, nano_dollars
 from ..types.tokens import TokenCounter
 from ..types.turn_warnings import WarningCode
 from .flow import Checkpoint, Emit, Flow
 from .plan import Plan
-from .report import ReportBuilder, ReportMark, Spending
+from .report import ReportBuilder, ReportMark, Spending, WarningCounter
 from .turn_state import Snapshot, TurnState, status_of
 
 __all__ = ["Ledger", "Plan", "ReturnPoint"]
@@ -346,7 +346,7 @@ class Ledger(TurnState):
         It is made anew each time, so that no reference cycle keeps the books alive.
         """
         counter = self.options.token_counter
-        return None if counter is None else _Counter(counter, self.report)
+        return None if counter is None else WarningCounter(counter, self.report)
 
     # ------------------------------------------------------------------------------------- checkpoints
 
@@ -483,23 +483,3 @@ class Ledger(TurnState):
         error.state, error.tool_log = later.state, later.tool_log
         error.usage, error.bill, error.warnings = later.usage, later.bill, later.warnings
         return error
-
-
-class _Counter(Value, frozen=True):
-    """The caller's token counter. If it raises, or returns a number below 0, it warns, and `meter` estimates
-    the message."""
-
-    counter: TokenCounter
-    report: ReportBuilder
-
-    def count(self, message: Message, /) -> int:
-        """Count with the caller's counter. Its errors pass; a number below 0 raises ValueError."""
-        try:
-            return checked_count(self.counter, message)
-        except Exception as exc:
-            why = "gave a number below 0" if isinstance(exc, BelowZeroError) else type(exc).__name__
-            self.report.warn_once(
-                "token_counter_failed",
-                f"token_counter failed ({why}): what it should have counted is estimated",
-            )
-            raise

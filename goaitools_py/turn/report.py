@@ -11,15 +11,17 @@ from decimal import Decimal
 from typing import Any, Final
 
 from ..base.values import Value
+from ..open_turn.meter import BelowZeroError, checked_count
 from ..tools import Action
 from ..types.errors import StateError
-from ..types.messages import ToolRecord, Usage
+from ..types.messages import Message, ToolRecord, Usage
 from ..types.options import Resolved
 from ..types.prices import Bill, Charge, genai_price, priced
 from ..types.result import CompactionReport, RecallReport
+from ..types.tokens import TokenCounter
 from ..types.turn_warnings import TurnWarning, WarningCode
 
-__all__ = ["Account", "Recalled", "ReportBuilder", "ReportMark", "Spending"]
+__all__ = ["Account", "Recalled", "ReportBuilder", "ReportMark", "Spending", "WarningCounter"]
 
 _LASTING: Final = frozenset({"price_unknown", "token_counter_failed", "tool_failed"})
 """Codes of warnings that stay when a change of the history is undone."""
@@ -171,3 +173,23 @@ class Spending:
     def knows_price(self, charge: Callable[[Usage], Charge]) -> bool:
         """True if the price list has a price for the model of a charge."""
         return self.prices is not None and self.prices(charge(_TRIAL)) is not None
+
+
+class WarningCounter(Value, frozen=True):
+    """The caller's token counter. If it raises, or returns a number below 0, it warns, and `meter` estimates
+    the message."""
+
+    counter: TokenCounter
+    report: ReportBuilder
+
+    def count(self, message: Message, /) -> int:
+        """Count with the caller's counter. Its errors pass; a number below 0 raises ValueError."""
+        try:
+            return checked_count(self.counter, message)
+        except Exception as exc:
+            why = "gave a number below 0" if isinstance(exc, BelowZeroError) else type(exc).__name__
+            self.report.warn_once(
+                "token_counter_failed",
+                f"token_counter failed ({why}): what it should have counted is estimated",
+            )
+            raise

@@ -9,8 +9,6 @@ kept, the tool runs. Its result is not lost because it enters the journal before
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -22,9 +20,7 @@ from ..open_turn import journal
 from ..open_turn.given_answers import approved_arguments
 from ..open_turn.journal import asks_of
 from ..open_turn.room import admitted, calls_problem
-from ..open_turn.turn_ids import TURN_IDS_FACT
 from ..state.records import JournalCall
-from ..state.state import ConversationState
 from ..tools import BadArguments, Tool, ToolContext
 from ..tools.results import text_parts
 from ..types.answers import Answer, Answers, InnerAnswers
@@ -343,7 +339,7 @@ def _start(ledger: Ledger, index: int, step: _Run) -> Flow[None]:
         call_id=call.id,
         turn_id=ledger.options.turn_id or ledger.event_ids["turn_ref"],
         iteration=ledger.iteration,
-        idempotency_key=_idempotency_key(ledger.state, index, call),
+        idempotency_key=journal.idempotency_key(ledger.state, index, call),
         max_result_bytes=ledger.options.max_tool_result_bytes,
         conversation_id=ledger.event_ids["conversation_id"],
         answers=step.inner,
@@ -372,21 +368,6 @@ def _limit_of(ledger: Ledger, tool: Tool[..., Any]) -> tuple[float | None, str]:
     if left is not None and (own is None or left < own):
         return left, f"the turn's timeout of {options.timeout:g} s"
     return own, "" if own is None else f"{own:g} s"
-
-
-def _idempotency_key(state: ConversationState, index: int, call: JournalCall) -> str:
-    """The key of one call of one turn: the same in every process and every run of the call.
-
-    The caller's `turn_id` names the turn. So a redelivery has the same key even if no state of the first try
-    was kept. Without a `turn_id` the turn's number in this conversation names it; a reset starts the numbers
-    again.
-    """
-    meta, opened = state.meta, state.open
-    ids = opened.facts.get(TURN_IDS_FACT, ()) if opened is not None else ()
-    turn = "+".join(ids) or f"{meta.created}-{meta.processed + 1}"
-    asked = len(opened.iterations) if opened is not None else 0
-    key = f"{meta.id}/{turn}/{asked}/{index}/{call.name}/{call.arguments}".encode("utf-8", "surrogatepass")
-    return base64.b32encode(hashlib.sha256(key).digest()[:15]).decode().lower()
 
 
 def _note(ledger: Ledger, done: ToolDone) -> None:
