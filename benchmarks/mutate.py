@@ -50,14 +50,13 @@ TESTS = (
         "types/answers.py",
         "tests/history/test_pending_inside.py tests/turn/test_waiting.py tests/turn/test_answers_again.py",
     ),
-    ("open_turn/answered.py", "tests/turn/test_answers_again.py tests/kept/test_answers_again.py"),
+    ("open_turn/given_answers.py", "tests/turn/test_answers_again.py tests/kept/test_answers_again.py"),
     ("open_turn/turn_ids.py", "tests/turn/test_turn_ids.py tests/turn/test_unanswered.py"),
     (
         "open_turn/inbox.py",
         "tests/turn/test_inbox.py tests/kept/test_left_waiting.py tests/turn/test_unanswered.py tests/turn",
     ),
     ("open_turn/room.py", _ROOM),
-    ("open_turn/admission.py", _ROOM),
     ("open_turn", "tests/turn tests/history"),
     ("history/rewrite/mend", "tests/history/test_repair_details.py tests/history/test_repair.py"),
     ("history/rewrite", "tests/history tests/compaction tests/turn/test_repair.py tests/turn"),
@@ -72,7 +71,7 @@ TESTS = (
         "turn/tool_calls.py",
         "tests/turn/test_tools.py tests/turn/test_waiting.py tests/kept/test_claims.py tests/turn",
     ),
-    ("turn/standing.py", "tests/kept/test_left_waiting.py tests/turn"),
+    ("turn/turn_state.py", "tests/kept/test_left_waiting.py tests/turn"),
     ("turn", "tests/turn"),
 )
 """For the beginning of a module's path, the tests that cover it, the likeliest first. The first row fits."""

@@ -38,7 +38,7 @@ OPTIONAL = {
     "stores/sql_": {"sqlalchemy"},
     "stores/sqlalchemy.py": {"sqlalchemy"},
     "telemetry": {"otel"},
-    "turn/checks.py": {"prices"},
+    "turn/limits.py": {"prices"},
     "types/token_rules.py": {"tiktoken"},
 }
 """By the beginning of a file's path: the extras whose packages it may import and name. The longest holds."""

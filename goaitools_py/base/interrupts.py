@@ -77,5 +77,7 @@ def _finish_all() -> None:
     for reference in list(_all.values()):
         one = reference()
         if one is not None:
-            with suppress(Exception):
+            # BaseException, so also KeyboardInterrupt: a second Ctrl-C while Python ends must not leave the
+            # work of the other objects undone.
+            with suppress(BaseException):
                 one.end_with_python()

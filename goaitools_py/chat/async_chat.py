@@ -295,7 +295,7 @@ class AsyncChat(Facade[AsyncBackend]):
             StateError: As for `chat_with_state`.
             ValueError: The turn is complete, and there is nothing new to answer.
         """
-        from ..turn.relay import engine_of
+        from ..turn.fallback import engine_of
 
         plan = self._step_plan(state, answers, options, fields)
         refuse_without_deps(plan.tools, plan.options.deps)
@@ -456,7 +456,7 @@ class AsyncChat(Facade[AsyncBackend]):
             TurnError: The provider did not answer.
             StateError: The state cannot be read.
         """
-        from ..turn.count_tokens import count_flow
+        from ..turn.outside_turns import count_flow
 
         steps = self._drive(count_flow(self._plan(state, options, fields)))
         while await steps.step() is not None:
@@ -566,7 +566,7 @@ class AsyncChat(Facade[AsyncBackend]):
     def _rehearse(self) -> None:
         """Load the modules and tables that the first turn needs: engine, edge, codec."""
         from ..history.additions import append_messages
-        from ..turn import relay  # noqa: F401
+        from ..turn import fallback  # noqa: F401
         from ..turn.edges import async_edge  # noqa: F401
 
         blob = append_messages(
@@ -619,7 +619,7 @@ class AsyncChat(Facade[AsyncBackend]):
         resume: bool = False,
         answers: Answers | None = None,
     ) -> AsyncTurn[Any]:
-        from ..turn.relay import engine_of
+        from ..turn.fallback import engine_of
 
         plan = self._plan(state, options, fields, stream=stream, resume=resume, answers=answers)
         refuse_without_deps(plan.tools, plan.options.deps)

@@ -287,7 +287,7 @@ class Chat(Facade[Backend]):
             StateError: As for `chat_with_state`.
             ValueError: The turn is complete, and there is nothing new to answer.
         """
-        from ..turn.relay import engine_of
+        from ..turn.fallback import engine_of
 
         plan = self._step_plan(state, answers, options, fields)
         refuse_without_deps(plan.tools, plan.options.deps)
@@ -449,7 +449,7 @@ class Chat(Facade[Backend]):
             TurnError: The provider did not answer.
             StateError: The state cannot be read.
         """
-        from ..turn.count_tokens import count_flow
+        from ..turn.outside_turns import count_flow
 
         steps = self._drive(count_flow(self._plan(state, options, fields)))
         while steps.step() is not None:
@@ -561,7 +561,7 @@ class Chat(Facade[Backend]):
         Raises:
             BackendError: There are no credentials.
         """
-        from ..turn import relay  # noqa: F401
+        from ..turn import fallback  # noqa: F401
 
         warm_up(self._backend)
 
@@ -589,7 +589,7 @@ class Chat(Facade[Backend]):
         resume: bool = False,
         answers: Answers | None = None,
     ) -> Turn[Any]:
-        from ..turn.relay import engine_of
+        from ..turn.fallback import engine_of
 
         plan = self._plan(state, options, fields, stream=stream, resume=resume, answers=answers)
         refuse_without_deps(plan.tools, plan.options.deps)

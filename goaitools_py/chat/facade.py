@@ -24,8 +24,7 @@ from ..state.codec import PLAIN, Codec
 from ..tools import as_tools, refuse_async
 from ..turn.flow import Flow
 from ..turn.observers import notify, notify_soon
-from ..turn.outages import Outages
-from ..turn.plan import Plan, Watch, WatchesTurns
+from ..turn.plan import Outages, Plan, Watch, WatchesTurns
 from ..types.answers import Answers
 from ..types.errors import OutputError
 from ..types.events import Appended
@@ -337,7 +336,7 @@ class Facade(ABC, Generic[_B]):
         plan = self._plan(state, None, given)
         if "compactor" in given:
             plan = replace(plan, usual_compactor=self._defaults.get("compactor"))
-        from ..turn.compact_now import compact_flow
+        from ..turn.outside_turns import compact_flow
 
         return compact_flow(plan, dry_run=dry_run)
 

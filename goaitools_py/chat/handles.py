@@ -41,7 +41,7 @@ class RunningTurn(Protocol):
     def append(self, *messages: Message) -> None: ...
 
     @property
-    def of(self) -> dict[str, str]: ...
+    def event_ids(self) -> dict[str, str]: ...
 
 
 class _Handle(Generic[T]):
@@ -106,7 +106,7 @@ class Turn(_Handle[T]):
             try:
                 event = self._steps.step()
             except GoAIToolsError as error:
-                log_failure(error, self._engine.of)
+                log_failure(error, self._engine.event_ids)
                 raise
             if event is None:
                 return
@@ -135,7 +135,7 @@ class Turn(_Handle[T]):
             raise
         except BaseException as exc:  # such as an exit out of `on_event`
             if isinstance(exc, GoAIToolsError):
-                log_failure(exc, self._engine.of)
+                log_failure(exc, self._engine.event_ids)
             self.cancel()
             raise
         return self._finished()
@@ -177,7 +177,7 @@ class AsyncTurn(_Handle[T]):
             try:
                 event = await self._steps.step()
             except GoAIToolsError as error:
-                log_failure(error, self._engine.of)
+                log_failure(error, self._engine.event_ids)
                 raise
             if event is None:
                 return
@@ -206,7 +206,7 @@ class AsyncTurn(_Handle[T]):
             raise
         except BaseException as exc:  # such as a cancellation in `on_event`
             if isinstance(exc, GoAIToolsError):
-                log_failure(exc, self._engine.of)
+                log_failure(exc, self._engine.event_ids)
             await self.cancel()
             raise
         return self._finished()

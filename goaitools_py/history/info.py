@@ -15,8 +15,9 @@ from typing import Any, Final, Literal
 from ..backends.base import Dialect
 from ..backends.capabilities import capabilities
 from ..base.values import Value, field
-from ..open_turn import failed, journal
+from ..open_turn import journal
 from ..open_turn.meter import next_tokens, server_window
+from ..open_turn.steps import failure_of
 from ..state.blob_header import peek
 from ..state.codec import PLAIN, SUITE_PLAIN, SUITES, BlobLimits, Codec
 from ..state.letters import ASSISTANT, EVENT, SYSTEM, TOOL, USER
@@ -214,7 +215,7 @@ def inspect_state(
         total_cost_usd=dollars_of(meta),
         context_window=window,
         cuts=tuple((when(meta.created, row.at), row.by, row.turns, row.messages) for row in meta.cuts),
-        failure=failed.failure_of(state),
+        failure=failure_of(state),
         title=meta.title,
         metadata=dict(meta.about),
         roles=_roles(state),

@@ -18,8 +18,9 @@ from ..backends.base import Dialect
 from ..backends.read_entries import read_entries
 from ..base.rawjson import view
 from ..base.values import replace
-from ..open_turn import failed, steps
+from ..open_turn import steps
 from ..open_turn.inbox import inbox_messages
+from ..open_turn.steps import failure_in
 from ..state.closed_turns import FACTS, ClosedTurn, TurnRecord, numbers_of
 from ..state.codec import PLAIN, Codec
 from ..state.letters import ASSISTANT
@@ -193,7 +194,7 @@ def _unfinished(status: str) -> TurnStatus:
 def _status(record: TurnRecord, number: int) -> TurnStatus:
     """How a closed turn ended. It was interrupted if it has no answer, unless an error ended it."""
     facts = record.facts
-    if failed.failure_in(facts) is not None:
+    if failure_in(facts) is not None:
         return "failed"
     if (known := _ENDS.get(str(facts.get("status")))) is not None:
         return known

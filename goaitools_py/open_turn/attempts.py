@@ -124,6 +124,7 @@ def without_attempts(turn: OpenTurn, meta: Meta, dialect: Dialect) -> tuple[Open
         return turn, meta
     first = min(gone)
     left = [entry for at, entry in enumerate(closed.entries) if at >= first and at not in gone]
+    # A signature covers what stands before it. With the attempts gone, the provider would refuse it.
     bare = iter(dialect.unsigned(left))
     entries = [
         entry if at < first else b"" if at in gone else next(bare) for at, entry in enumerate(closed.entries)

@@ -94,6 +94,7 @@ def admit(state: ConversationState, messages: Sequence[Message], dialect: Dialec
     """
     if not messages:
         return state
+    # Copies: the state that is given stays as it is, for the caller who goes back to it.
     inbox = list(state.inbox)
     seen = list(state.meta.events)
     fresh: list[Message] = []
@@ -164,6 +165,8 @@ def without_inbox(state: ConversationState, *, but: Others | None = None) -> Con
     if not state.inbox:
         return state
     left = but.among(state.inbox) if but is not None else ()
+    # Without this the same event, sent again after the error, would count as seen, and be dropped without a
+    # word.
     marks = {item.event for item in state.inbox if item.event} - {item.event for item in left}
     events = tuple(mark for mark in state.meta.events if mark not in marks)
     accepted = set(state.open.facts.get(TURN_IDS_FACT, ())) if state.open is not None else set()
@@ -188,6 +191,7 @@ def said_by_others(
     accepted = state.open.facts.get(TURN_IDS_FACT, ()) if state.open is not None else ()
     ids = {row.id for row in meta.turn if row.id not in accepted}
     if turn_id is not None and digest8(turn_id) in ids:
+        # Compared as entries: the inbox has no other trace of the author.
         own = set(dialect.entries([with_speaker(message) for message in messages]))
         items = tuple([item for item in items if item.entry not in own])
         ids.discard(digest8(turn_id))
@@ -233,4 +237,6 @@ def with_new_context(
         found.append(with_context(Message(role="user"), context))
     else:
         found[carrier] = with_context(_bare(found[carrier]), context)
+    # The mark enters together with the message that carries the context. If that message is handed back, the
+    # mark leaves, too (`without_inbox`), or the next try would be sent without its context.
     return replace(state, meta=msgspec.structs.replace(state.meta, context=mark)), found

@@ -10,6 +10,8 @@ and the conversation can go on.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Sequence
 from typing import Final
 
@@ -21,16 +23,18 @@ from ..state.state import ConversationState
 from ..types.answers import PendingCall, pending_inside
 from ..types.errors import StateInvalidError
 from ..types.messages import ResultFlag, Text, ToolCall, ToolRecord, ToolResult
-from .inner import asks_of
+from .turn_ids import TURN_IDS_FACT
 
 __all__ = [
     "CLAIM",
     "STARTED",
     "SYNTHETIC",
+    "asks_of",
     "calls_started",
     "check_journal",
     "claimed",
     "deny_waiting",
+    "idempotency_key",
     "is_waiting",
     "pending",
     "put_call",
@@ -67,6 +71,7 @@ def claimed(state: ConversationState, id: str) -> ConversationState:
     """
     opened = state.open
     assert opened is not None
+    # The mark goes into the state, not beside it: the save that compares states then sees it.
     return replace(state, open=replace(opened, facts={**opened.facts, CLAIM: id}))
 
 
@@ -83,6 +88,8 @@ def synthetic(call: JournalCall, flag: ResultFlag) -> JournalCall:
 def resolved(call: JournalCall) -> JournalCall:
     if call.state == "done":
         return call
+    # "unknown" and not "not run": a process that died after the start may have done the work. The model must
+    # not conclude that it can safely call again.
     return synthetic(call, "unknown" if call.state == "started" else "not_run")
 
 
@@ -114,6 +121,11 @@ def pending(state: ConversationState) -> tuple[PendingCall, ...]:
     )
 
 
+def asks_of(call: JournalCall) -> str:
+    """The calls that wait inside of a waiting call, as JSON text; "" without inner calls."""
+    return "".join(part.text for part in call.parts if isinstance(part, Text))
+
+
 def _waiting_calls(call: JournalCall) -> tuple[PendingCall, ...]:
     """The call itself, or the calls that wait inside of it."""
     if call.state == "waiting" and call.parts and (inside := pending_inside(call.id, asks_of(call))):
@@ -141,6 +153,7 @@ def put_call(state: ConversationState, index: int, call: JournalCall) -> Convers
     """The state with one call of its journal replaced."""
     opened = state.open
     assert opened is not None
+    # A new tuple: another thread may be writing the old state into a blob at this moment.
     calls = tuple(call if n == index else old for n, old in enumerate(opened.calls))
     return replace(state, open=replace(opened, calls=calls))
 
@@ -149,6 +162,7 @@ def reject_results(state: ConversationState) -> ConversationState:
     """The state after the provider refused the results: each is replaced by a result flagged as an error."""
     opened = state.open
     assert opened is not None
+    # Every result, also a fitting one: the provider does not say which of them it refused.
     return replace(
         state, open=replace(opened, calls=tuple(synthetic(call, "error") for call in opened.calls))
     )
@@ -167,6 +181,7 @@ def check_journal(state: ConversationState, dialect: Dialect) -> None:
         message.tool_call_id for message in reply if message.role == "tool"
     }  # the provider ran these itself
     made = [call.id for message in reply for call in message.tool_calls if call.id not in done]
+    # Compared in order, too: `put_call` and the idempotency keys name a call by its place.
     if made != [call.id for call in turn.calls]:
         raise StateInvalidError("the open turn's journal does not match its reply; the state cannot be used")
 
@@ -187,3 +202,18 @@ def tool_record(call: JournalCall, *, iteration: int, error: BaseException | Non
         iteration=iteration,
         error=error,
     )
+
+
+def idempotency_key(state: ConversationState, index: int, call: JournalCall) -> str:
+    """The key of one call of one turn: the same in every process and every run of the call.
+
+    The caller's `turn_id` names the turn. So a redelivery has the same key even if no state of the first try
+    was kept. Without a `turn_id` the turn's number in this conversation names it; a reset starts the numbers
+    again.
+    """
+    meta, opened = state.meta, state.open
+    ids = opened.facts.get(TURN_IDS_FACT, ()) if opened is not None else ()
+    turn = "+".join(ids) or f"{meta.created}-{meta.processed + 1}"
+    asked = len(opened.iterations) if opened is not None else 0
+    key = f"{meta.id}/{turn}/{asked}/{index}/{call.name}/{call.arguments}".encode("utf-8", "surrogatepass")
+    return base64.b32encode(hashlib.sha256(key).digest()[:15]).decode().lower()

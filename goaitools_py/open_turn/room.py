@@ -1,7 +1,8 @@
-"""Computes how much more the state of a running turn can hold.
+"""Computes how much more the state of a running turn can hold, and shortens a tool result that does not fit.
 
-Owns: the sizes of a state before it is written, and the room that is kept free for later parts of the turn.
-Must never know: the content of a state, or the act when something does not fit.
+Owns: the sizes of a state before it is written, the room that is kept free for later parts of the turn, and
+the short text that replaces a part that does not fit. Must never know: when a call starts or ends, or a limit
+of the caller other than the state's.
 
 A state may be as large as the hard limits, which are twice the soft limits. The end of this range is kept
 free in two steps of an eighth of the soft limits each, so that each part of a turn leaves room for the next::
@@ -14,6 +15,9 @@ free in two steps of an eighth of the soft limits each, so that each part of a t
 
 The sizes are upper bounds, computed in microseconds from known lengths. Only if these bounds do not show that
 the state fits, the open turn is written to learn its exact size.
+
+A reply with calls is accepted only if a short record of every call fits. Each result leaves the room of the
+records that follow it. So every call that took effect has a record.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import Raw
 
-from ..backends.base import Dialect
+from ..backends.base import Dialect, Reply
 from ..base import json_scan
 from ..base.values import replace
 from ..state.codec import BlobLimits, Codec
@@ -37,10 +41,24 @@ from ..state.segments import values_in
 from ..state.state import ConversationState, hard_limits, soft_limits, written
 from ..types.errors import StateTooLargeError
 from ..types.messages import Part, Text
-from . import steps
+from . import journal, steps
 from .turn_ids import within_json
 
-__all__ = ["CALL_BYTES", "REPLY", "RESULTS", "Room", "Size", "size_of", "stored_size", "written_size"]
+__all__ = [
+    "CALL_BYTES",
+    "REPLY",
+    "RESULTS",
+    "Admitted",
+    "Room",
+    "Size",
+    "admitted",
+    "calls_problem",
+    "reply_problem",
+    "shown_limit",
+    "size_of",
+    "stored_size",
+    "written_size",
+]
 
 REPLY: Final = 1
 """Eighths of the soft limits that a reply leaves free."""
@@ -271,6 +289,7 @@ class Room:
 
     def _problem(self, state: ConversationState, most: Size, more: int) -> StateTooLargeError | None:
         codec, values = self._codec, most.values
+        # First a bound that needs no encoding, then the exact size. Most states end here.
         if not state.meta.sticky:
             size = size_of(state, codec, meta=most.meta + more, most_values=values)
             if size.beyond(most) is None:
@@ -283,8 +302,18 @@ class Room:
         problem = written_size(state, codec, most_values=values).beyond(most)
         if problem is not None or state.open is None:
             return problem
+        # Last, because it writes the whole turn: a closed turn may be larger than an open one, and it has to
+        # fit at the end, when its reply is paid for.
         closed = steps.close_turn(state, self._dialect)
         return written_size(closed, codec, most_values=values).beyond(most)
+
+    def with_partial(self, state: ConversationState, text: str) -> ConversationState:
+        """The state with the text of a partial reply, cut to the room that the state has."""
+        if state.open is None:
+            return state
+        opened = replace(state.open, partial="")
+        kept = self.capped(text, replace(state, open=opened))
+        return replace(state, open=replace(opened, partial=kept))
 
     def capped(self, text: str, state: ConversationState) -> str:
         """The longest beginning of a partial reply's text that the state has room for."""
@@ -295,3 +324,109 @@ class Room:
             if 6 * len(text) <= room:
                 return text
         return within_json(text, max(0, room))
+
+
+_MEDIA_TRIED: Final = 16
+"""At most this many media of one result are tried one by one; later ones are left out."""
+
+
+class Admitted:
+    """A finished call, shortened so that the journal can hold it.
+
+    Attributes:
+        call: The call that enters the journal.
+        logged: The same call with its whole text.
+        left_out: The media that a short text replaces, as (type, bytes).
+        problem: Why the text does not fit either; "" if it does.
+    """
+
+    __slots__ = ("call", "left_out", "logged", "problem")
+
+    def __init__(self, call: JournalCall) -> None:
+        self.call = self.logged = call
+        self.left_out: list[tuple[str, int]] = []
+        self.problem = ""
+
+
+def admitted(room: Room, state: ConversationState, index: int, call: JournalCall) -> Admitted:
+    """The call, with as much of its result as the journal of `state` has room for.
+
+    A text with type and size replaces media that do not fit. If the text of the result does not fit either, a
+    short record replaces it.
+    """
+    found = Admitted(call)
+    media = [at for at, part in enumerate(call.parts) if not isinstance(part, Text)]
+    if _problem(room, state, index, call) is None:
+        return found
+    # All media out first, then each one in again if it fits: so a large one does not push out the small ones.
+    parts = [_note(part) if at in media else part for at, part in enumerate(call.parts)]
+    for at in media[:_MEDIA_TRIED]:
+        tried = [*parts[:at], call.parts[at], *parts[at + 1 :]]
+        if _problem(room, state, index, replace(call, parts=tuple(tried))) is None:
+            parts = tried
+    found.call = found.logged = replace(call, parts=tuple(parts))
+    found.left_out = [
+        (_type(part), _bytes(part)) for part, now in zip(call.parts, parts, strict=True) if now is not part
+    ]
+    problem = _problem(room, state, index, found.call)
+    if problem is not None:
+        size = sum(map(_bytes, parts))
+        note = f"[result left out: {size:,} bytes; the conversation's state has no room for it]"
+        # `logged` keeps the whole text: the tool log of the error is then its only copy.
+        found.call = replace(call, parts=(Text(note),))
+        found.problem = f"the result of tool {call.name!r}, {size:,} bytes, {shown_limit(room, problem)}"
+    return found
+
+
+def _problem(
+    room: Room, state: ConversationState, index: int, call: JournalCall
+) -> StateTooLargeError | None:
+    grown = journal.put_call(state, index, call)
+    more = journal.unfinished(grown) * CALL_BYTES
+    # The turn should end within the soft limits. A cut can remove the turns before it, but not this turn.
+    return room.problem(grown, RESULTS, more=more) or room.problem_alone(grown, more=more)
+
+
+def reply_problem(room: Room, state: ConversationState, reply: Reply) -> str:
+    """The problem if the state has no room for the reply in it, or for the results of its calls; else ""."""
+    # A reply with calls has to leave more room: its tools run next, and what they did must be recorded.
+    calls = journal.unfinished(state)
+    problem = room.problem(state, RESULTS if calls else REPLY, more=calls * CALL_BYTES)
+    if problem is None:
+        return ""
+    size = sum(map(len, reply.entries))
+    what = (
+        f"the reply, {size:,} bytes with {len(reply.calls)} calls,"
+        if calls
+        else f"the reply, {size:,} bytes,"
+    )
+    return f"{what} {shown_limit(room, problem)}"
+
+
+def calls_problem(room: Room, state: ConversationState) -> str:
+    """The problem if the results of the journal's calls would not fit, so that no call may start; else ""."""
+    calls = journal.unfinished(state)
+    problem = room.problem(state, 0, more=calls * CALL_BYTES)
+    return "" if problem is None else f"the results of {calls} calls {shown_limit(room, problem, verb='do')}"
+
+
+def shown_limit(room: Room, problem: StateTooLargeError, verb: str = "does") -> str:
+    """The end of an error text about a part that does not fit. It names the caller's limit."""
+    name = problem.limit_name
+    return f"{verb} not fit into the state (limit {name}={getattr(room.soft, name)})"
+
+
+def _note(part: Part) -> Text:
+    kind = type(part).__name__.lower()
+    what = f"{kind} left out: {_type(part)}, {_bytes(part):,} bytes"
+    return Text(f"[{what}; the conversation's state has no room for it]")
+
+
+def _type(part: Part) -> str:
+    return "text/plain" if isinstance(part, Text) else part.media_type
+
+
+def _bytes(part: Part) -> int:
+    if isinstance(part, Text):
+        return len(part.text.encode("utf-8", "replace"))
+    return len(part.data or b"") + len(part.url or "")

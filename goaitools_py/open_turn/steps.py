@@ -1,7 +1,7 @@
-"""The steps of the open turn: how it grows, and how it is closed.
+"""The steps of the open turn: how it grows, how it is closed, and the error that it failed with.
 
-Owns: the pure steps from one `ConversationState` to the next while a turn is open.
-Must never know: how a model is called, or a clock.
+Owns: the pure steps from one `ConversationState` to the next while a turn is open, and the place of its
+error. Must never know: how a model is called, a clock, or the error object.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..base.values import replace
 from ..state.closed_turns import UNSENT, ClosedTurn, Iteration
 from ..state.letters import ASSISTANT, SYSTEM, TOOL, USER
 from ..state.records import InboxItem, JournalCall, OpenTurn, model_index, usage_of, usage_row
-from ..state.row_codec import MAX_NAME, bounded, iteration_facts, with_seconds
+from ..state.row_codec import MAX_LABEL, MAX_NAME, bounded, iteration_facts, with_seconds
 from ..state.state import ConversationState, closed_turns, with_turn
 from ..types.citations import rows_of_citations
 from ..types.errors import StateError
@@ -28,21 +28,23 @@ from ..types.messages import assistant
 from ..types.tokens import TokenCounter
 from .attempts import ANSWERS, ends_with_answer, has_attempts, without_attempts
 from .journal import CLAIM, STARTED, calls_started, resolved, results
-from .meter import booked, with_unanswered, without_unsent
+from .meter import Before, booked, with_unanswered, without_unsent
 from .turn_ids import TURN_IDS_FACT, UNANSWERED, finished
-from .unseen_cut import Before
 
 __all__ = [
     "accept",
     "add_reply",
     "close_turn",
-    "completion",
+    "failure_in",
+    "failure_of",
     "not_accepted",
     "paused_text",
     "reply_text",
     "settle",
+    "with_failure",
     "with_metadata",
     "with_partial_said",
+    "without_failure",
 ]
 
 
@@ -103,6 +105,7 @@ def accept(
     meta = state.meta
     # The turn's number is a fact if the stored turn before it does not have the number one below.
     turn = state.open or OpenTurn(at=at, facts={"n": meta.processed + 1} if meta.gap else {})
+    # The results first, then the messages: the provider has read them in this order.
     if turn.calls:
         turn = _with_results(turn, dialect)
     facts = turn.facts
@@ -133,6 +136,8 @@ def accept(
     if meta.said:
         metadata = {**meta.said, **(metadata or {})}
         meta = msgspec.structs.replace(meta, said={})
+    # Inbox and open turn change in one state. Between the two a message would be in both, and sent twice
+    # after a crash, or in neither, and lost.
     accepted = replace(state, meta=meta, open=turn, inbox=_newer(state.inbox, sent))
     return with_metadata(accepted, metadata) if metadata else accepted
 
@@ -164,6 +169,7 @@ def not_accepted(state: ConversationState, before: ConversationState) -> Convers
     """
     newer = {item.topic for item in state.inbox if item.topic}
     left = {id(item) for item in state.inbox}  # items that the request did not carry are still here
+    # The order of the inbox is the order of arrival: what was sent came before what has arrived since.
     unseen = (item for item in before.inbox if item.topic not in newer and id(item) not in left)
     return replace(state, open=before.open, inbox=(*unseen, *state.inbox))
 
@@ -233,6 +239,8 @@ def add_reply(
     if watches:
         size = partial(_bytes_before, state, turn, len(sent))
         before = Before(size=size, load=partial(_before, state, turn, len(sent), dialect))
+    # The calls enter the journal in the same state as the reply. After a crash
+    # between the two, the calls of the reply would never get a result.
     calls: tuple[JournalCall, ...] = ()
     if reply.calls and reply.run_calls:
         calls = tuple(
@@ -315,24 +323,6 @@ def _carried(reply: Reply) -> dict[str, tuple[str, int]]:
     }
 
 
-_AT_ONCE_MS: Final = 100
-
-
-def completion(state: ConversationState, now: int) -> dict[str, int]:
-    """The fact `done`: the end of the open turn, in milliseconds after its beginning.
-
-    A turn that ends within 100 ms of its last reply has no such fact: the end of the reply counts as its end.
-
-    `now`: milliseconds since the epoch.
-    """
-    turn = state.open
-    if turn is None:
-        return {}
-    last = turn.iterations[-1] if turn.iterations else None
-    done = max(0, now - state.meta.created - turn.at)
-    return {"done": done} if last is None or done > last.start + last.ms + _AT_ONCE_MS else {}
-
-
 def with_partial_said(state: ConversationState, dialect: Dialect) -> ConversationState:
     """The state, with the text of a partial reply as the reply of its open turn, so that the model reads it.
 
@@ -379,6 +369,7 @@ def close_turn(
             turn, meta = without_attempts(turn, state.meta, dialect)
             state = replace(state, meta=meta)
         turn = replace(turn, facts={name: fact for name, fact in turn.facts.items() if name != ANSWERS})
+    # Each call gets a result: a call without one is a 400 at every provider from then on.
     if turn.calls:
         turn = _with_results(replace(turn, calls=tuple(resolved(call) for call in turn.calls)), dialect)
     elif _is_paused(turn):
@@ -391,6 +382,7 @@ def close_turn(
     known.pop(CLAIM, None)
     if turn.partial:
         known["interrupted"] = turn.partial
+    # Before the entries move: only the open turn knows which of them no reply has answered.
     counted = with_unanswered(state.meta, turn.unanswered, dialect) if turn.letters else state.meta
     if is_unsent:
         known[UNSENT] = True
@@ -417,3 +409,48 @@ def _settled(turn: OpenTurn, dialect: Dialect) -> OpenTurn:
     settled = turn.closed().with_entries((*turn.entries[:start], *left))
     record = settled.record
     return replace(turn, entries=settled.entries, iterations=record.iterations, messages=record.messages)
+
+
+_FAILED: Final = "failed"
+"""A fact of a turn that failed: the class of its error, and the provider's code if there is one."""
+
+
+def with_failure(state: ConversationState, error: str, code: str) -> ConversationState:
+    """The state, with the error of its unfinished turn. The same object without an unfinished turn.
+
+    Before a model has accepted any message there is no open turn yet. Then the meta data has the error.
+    """
+    # Cut to the format's limits: a provider's code may have any length, and a state with a longer one could
+    # not be written.
+    row = (error[:MAX_LABEL], code[:MAX_LABEL]) if code else (error[:MAX_LABEL],)
+    turn = state.open
+    if turn is not None:
+        return replace(state, open=replace(turn, facts={**turn.facts, _FAILED: list(row)}))
+    if state.inbox:
+        return replace(state, meta=msgspec.structs.replace(state.meta, failed=row))
+    return state
+
+
+def without_failure(state: ConversationState) -> ConversationState:
+    """The state without the error of its unfinished turn. The same object if it has no error."""
+    turn = state.open
+    if turn is not None and _FAILED in turn.facts:
+        facts = {name: value for name, value in turn.facts.items() if name != _FAILED}
+        state = replace(state, open=replace(turn, facts=facts))
+    if state.meta.failed:
+        state = replace(state, meta=msgspec.structs.replace(state.meta, failed=()))
+    return state
+
+
+def failure_of(state: ConversationState) -> tuple[str, str] | None:
+    """Class and code of the error that the unfinished turn ended with; None without an error."""
+    return failure_in(state.open.facts) if state.open is not None else _failure(state.meta.failed)
+
+
+def failure_in(facts: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Class and code of the error in the facts of one turn; None without an error."""
+    return _failure(facts.get(_FAILED, ()))
+
+
+def _failure(row: Sequence[str]) -> tuple[str, str] | None:
+    return (row[0], row[1] if len(row) > 1 else "") if row else None

@@ -95,6 +95,7 @@ def begun(meta: Meta, key: TurnKey) -> Meta:
     """The meta data, with the id of the running turn added."""
     if key.is_in(meta.turn):
         return meta
+    # The oldest ids leave. An id that is gone counts as new, so a very late redelivery is answered again.
     return msgspec.structs.replace(meta, turn=(*meta.turn, key.row)[-IDS_KEPT:])
 
 
@@ -104,6 +105,8 @@ def finished(meta: Meta, ids: Collection[str], status: str) -> Meta:
     `ids`: the digests of the turn ids of all messages that a model has accepted. Other ids belong to messages
     that still wait, so they stay.
     """
+    # One assignment of both columns: an id in neither of them would make a redelivery run its tools again,
+    # and an id in both of them would be finished and waiting.
     rows = tuple(RingRow(row.id, row.said, status, "", row.more) for row in meta.turn if row.id in ids)
     left = tuple(row for row in meta.turn if row.id not in ids)
     ring = (*(row for row in meta.ring if row.id not in ids), *rows)
@@ -195,6 +198,7 @@ def with_texts(
             found[digest] = within_json(reply_text(turn, dialect), min(_MAX_TEXT, most))
     if not found:
         return meta
+    # From the newest reply on: redeliveries come soon after the first delivery.
     left = most
     kept: list[RingRow] = []
     for row in reversed(meta.ring):
@@ -218,6 +222,7 @@ def within_json(text: str, most: int) -> str:
     text = text[:most]
     if _size(text) <= most:
         return text
+    # A search and not a cut of the encoded text: a cut inside an escape would leave no valid text.
     low, high = 0, len(text)
     while low < high:
         middle = (low + high + 1) // 2

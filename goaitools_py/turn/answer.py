@@ -1,22 +1,28 @@
 """Reads a typed answer: the value in a complete reply, and partial values while the reply comes.
 
-Owns: the way from a reply's text to a value. Must never know: how the type is described to a provider, or
-when the model is asked.
+Owns: the way from a reply's text to a value, and how many answers may not fit. Must never know: how the type
+is described to a provider, or when the model is asked.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ..output.misfit import Misfit
-from ..types.errors import ToolError
+from ..backends.read_entries import read_entries
+from ..open_turn import attempts, journal
+from ..open_turn.turn_ids import TURN_IDS_FACT, StoredReply, TurnKey
+from ..output.misfit import Misfit, problem_words
+from ..state.state import ConversationState, closed_turns
+from ..types.errors import OutputError, ToolError
 from ..types.events import Event, OutputDelta, TextDelta
+from ..types.messages import Text
 from .flow import Effect, Emit, Flow, Invoke
+from .ledger import Ledger
 
 if TYPE_CHECKING:
     from ..output.wanted import Wanted
 
-__all__ = ["judged", "lenient", "with_partials"]
+__all__ = ["TypedAnswer", "counted", "judged", "lenient", "with_partials"]
 
 _GROWS_BY: Final = 64
 """A text is read again when it has grown by 1/64. So reading a long text piece by piece stays cheap."""
@@ -82,6 +88,99 @@ def _passed(effect: Effect, partials: _Partials) -> Flow[Any]:
         return (yield effect)
     yield Emit(effect.event)
     return (yield Emit(delta, effect.then))
+
+
+def counted(count: int, noun: str) -> str:
+    """A count with its noun: "1 problem", "2 problems"."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+class TypedAnswer:
+    """The answer of a turn that has to fit a type.
+
+    Attributes:
+        value: The value of the answer that fitted; None before.
+    """
+
+    def __init__(self, ledger: Ledger, wanted: Wanted) -> None:
+        self._ledger = ledger
+        self._wanted = wanted
+        self.value: Any = None
+        self._misfits = 0
+        """The number of answers in this call that did not fit the type."""
+
+    def fits(self, text: str, *, is_new: bool) -> Flow[bool]:
+        """Check the answer at the end of the open turn.
+
+        If it does not fit, put the reason into the inbox, so that the next request tells the model.
+
+        Args:
+            text: The answer.
+            is_new: False: an earlier call of the chat got the answer, and this one asks again at least once.
+
+        Raises:
+            OutputError: The answer does not fit, and the retries are used up.
+        """
+        ledger, wanted = self._ledger, self._wanted
+        try:
+            self.value = yield from judged(wanted, text)
+        except Misfit as misfit:
+            problems = misfit.problems
+        else:
+            return True
+        self._misfits += is_new
+        if ledger.plan.one_step and is_new and ledger.state.open is not None:
+            # The misfits of earlier steps count, too.
+            self._misfits = len(ledger.state.open.facts.get(attempts.ANSWERS, ()))
+        if self._misfits > wanted.asked.retries:
+            raise ledger.error(
+                OutputError,
+                f"{counted(self._misfits, 'answer')} of the model did not fit {wanted.shape.name} "
+                f"({counted(len(problems), 'problem')} in the last one, see err.errors); err.state has the "
+                "turn, and resume(err.state, output_type=…) asks again",
+                errors=problems,
+            )
+        ledger.state = attempts.told(ledger.state, problem_words(problems), ledger.dialect)
+        return False
+
+    def is_called(self, *, is_new: bool) -> bool:
+        """True if a call of the answer's tool in the journal fits. Its value is then `value`.
+
+        `is_new`: False: an earlier call of the chat got the reply, and its misfits do not count.
+
+        Raises:
+            OutputError: The calls of the tool did not fit, and the retries are used up.
+        """
+        ledger, wanted = self._ledger, self._wanted
+        opened = ledger.state.open
+        if wanted.tool is None or opened is None or journal.is_waiting(ledger.state):
+            return False
+        calls = [call for call in opened.calls if call.name == wanted.tool.name and call.state == "done"]
+        if taken := [call.arguments for call in calls if call.flag == "ok"]:
+            self.value = wanted.last_answer(taken)
+            return True
+        if is_new and calls:
+            self._misfits += 1
+            if self._misfits > wanted.asked.retries:
+                raise ledger.error(
+                    OutputError,
+                    f"{self._misfits} calls of {wanted.tool.name} did not fit; err.state has the turn, and "
+                    "resume(err.state, output_type=…) asks again",
+                    errors=[("", "".join(p.text for p in calls[-1].parts if isinstance(p, Text)))],
+                )
+        return False
+
+    def stored(self, state: ConversationState, stored: StoredReply, key: TurnKey | None) -> Any:
+        """The value in the stored reply of a finished turn; None if it does not fit."""
+        wanted = self._wanted
+        if wanted.tool is not None and key is not None:
+            for turn in closed_turns(state):
+                if key.id in turn.record.facts.get(TURN_IDS_FACT, ()):
+                    every = [
+                        c for m in read_entries(self._ledger.dialect, turn.entries) for c in m.tool_calls
+                    ]
+                    return wanted.last_answer([c.arguments for c in every if c.name == wanted.tool.name])
+        return lenient(wanted, stored.text) if stored.status == "complete" else None
 
 
 class _Partials:

@@ -5,14 +5,14 @@ JSON.
 
 ::
 
-    load -> close an earlier open turn -> take messages and answers in    (beginning)
-      -> check budget and size                                            (checks)
-      ask:        history + open turn + inbox -> CallModel -> reply       (model_call)
+    load -> recognise -> take messages and answers in                     (beginning)
+      -> check budget and size                                            (limits)
+      ask:        history + open turn + inbox -> CallModel -> reply       (model_call, receive)
       run calls:  journal -> Checkpoint -> CallTool -> AwaitTool -> ask   (tool_calls)
     close the turn -> compact (shrink) -> encode -> ChatResult
 
-`TurnEngine.snapshot` is a complete, resumable blob at every instant: each step replaces one frozen state in
-the turn's books (`ledger`).
+The phases change the state by the acts of `open_turn.acts`. `TurnEngine.snapshot` is a complete, resumable
+blob at every instant: each step replaces one frozen state in the turn's books (`ledger`).
 """
 
 from __future__ import annotations
@@ -21,18 +21,14 @@ from functools import partial
 from typing import Any, Final
 
 from ..backends.base import Reply
-from ..backends.read_entries import read_entries
 from ..base.values import replace
-from ..open_turn import attempts, journal, steps
-from ..open_turn.turn_ids import TURN_IDS_FACT, StoredReply
-from ..output.misfit import Misfit, problem_words
+from ..open_turn import acts, attempts, journal, steps
+from ..open_turn.turn_ids import StoredReply
 from ..state.blob_header import may_take_long
 from ..state.records import Meta, dollars_of, usage_of
-from ..state.state import ConversationState, closed_turns
+from ..state.state import ConversationState
 from ..types.citations import Citation, shifted
 from ..types.errors import (
-    LimitExceededError,
-    OutputError,
     StateError,
     StateSizeError,
     StateTooLargeError,
@@ -41,16 +37,14 @@ from ..types.errors import (
     TurnStoppedError,
 )
 from ..types.events import ModelReplied, StateConverted, StateDiscarded, TextDelta, TurnCompleted, TurnStarted
-from ..types.messages import Message, Text
+from ..types.messages import Message
 from ..types.result import ChatResult, Status
-from ..types.turn_warnings import WarningCode
 from . import limits, shrink
-from .answer import judged, lenient, with_partials
+from .answer import TypedAnswer, counted, with_partials
 from .beginning import Beginning
-from .checks import NOT_STORED, check_budget, check_queue, check_size, written
 from .flow import Emit, Flow, computed
 from .ledger import Ledger
-from .marks import passed_marks
+from .limits import NOT_STORED, check_budget, check_queue, check_size, context_warnings, written
 from .model_call import ask
 from .plan import Plan
 from .request import Voice
@@ -58,7 +52,6 @@ from .tool_calls import refuse_calls, run_calls, tell_pending
 
 __all__ = ["TurnEngine"]
 
-INVALID_REPLIES_IN_A_ROW: Final = 3
 MAX_PAUSES: Final = 8
 """The number of times that the turn asks the provider to continue a paused reply."""
 
@@ -71,48 +64,44 @@ class TurnEngine:
         self._ledger = Ledger(plan) if ledger is None else ledger
         self._beginning = Beginning(self._ledger)
         self._result: ChatResult[Any] | None = None
-        self._output: Any = None
-        self._misfits = 0
-        """The number of answers in this call that did not fit the type."""
+        self._answer = None if plan.output is None else TypedAnswer(self._ledger, plan.output)
 
     def run(self) -> Flow[ChatResult[Any]]:
         """The turn's flow: yields effects, returns the result, raises typed errors."""
         ledger, beginning = self._ledger, self._beginning
+        # First of all: a chat that lacks the binding of its codec is told so before a byte is read.
         self._plan.codec.check(ledger.options.binding)
         yield from ledger.start_clock(waited=self._plan.waited)
-        state = yield from computed(beginning.load, is_long=may_take_long(self._plan.blob))
-        if ledger.telling.discarded is not None and ledger.listening:
+        yield from computed(beginning.load, is_long=may_take_long(self._plan.blob))
+        state = beginning.state
+        if ledger.report.discarded is not None and ledger.listening:
             ledger.identify(state.meta, state.meta.processed + 1)
-            yield Emit(StateDiscarded(ledger.telling.discarded, **ledger.of))
+            yield Emit(StateDiscarded(ledger.report.discarded, **ledger.event_ids))
         converted = beginning.converted
         if converted is not None and ledger.listening:
             ledger.identify(state.meta, state.meta.processed + 1)
-            yield Emit(StateConverted(converted.found, converted.to, converted.lost, **ledger.of))
-        # Look at the `turn_id` before the answers: a finished turn gives its stored reply, whatever the
-        # state waits for now.
-        stored = beginning.recognise(state) or beginning.answered_before(state)
-        if stored is not None:
+            yield Emit(StateConverted(converted.found, converted.to, converted.lost, **ledger.event_ids))
+        if (stored := beginning.came_before()) is not None:
             return (yield from self._repeat(state, stored))
-        denied = False
         if journal.is_waiting(state) and not beginning.resumes:
             pending = journal.pending(state)
             if ledger.options.on_pending == "raise":
                 raise ToolPendingError(
-                    f"the state waits for answers to {_many(len(pending), 'tool call')}, see "
+                    f"the state waits for answers to {counted(len(pending), 'tool call')}, see "
                     "err.pending: give them to resume, or say what a new message does with on_pending='deny' "
                     "or 'queue'",
                     pending,
                 )
             if ledger.options.on_pending == "queue":
-                beginning.queue(state)
+                beginning.queue()
                 yield from check_queue(ledger, state, beginning.messages)
                 return (yield from self._finish(None, self._open_reply(ledger.state), "awaiting_tools"))
-            state, denied = journal.deny_waiting(state), True
-        voice = beginning.admit(state, denied=denied)
+            beginning.deny()
+        voice = beginning.admit()
         check_budget(ledger, voice.model)
         yield from check_size(ledger)
         if ledger.listening:
-            yield Emit(TurnStarted(**ledger.of))
+            yield Emit(TurnStarted(**ledger.event_ids))
         try:
             reply, status = yield from self._exchanges(voice)
             return (yield from self._finish(voice, reply, status))
@@ -137,6 +126,15 @@ class TurnEngine:
         It continues the books of this engine: the costs, the report, the tool log, and the deadline.
         """
         return TurnEngine(plan, ledger=Ledger(plan, earlier=self._ledger))
+
+    def begun_anew(self, plan: Plan) -> TurnEngine:
+        """The engine that begins this turn once more under another plan.
+
+        Nothing of this engine's books counts, except the deadline: the caller waits since the first begin.
+        """
+        ledger = Ledger(plan)
+        ledger.deadline = self._ledger.deadline
+        return TurnEngine(plan, ledger=ledger)
 
     def fell_back(self, failed: str, to: str, reason: str, status_code: int | None) -> None:
         """Note that a provider was down, and that the turn goes on here."""
@@ -165,12 +163,12 @@ class TurnEngine:
     @property
     def discarded(self) -> StateError | None:
         """The error of the given state, if a fresh conversation was begun in its place."""
-        return self._ledger.telling.discarded
+        return self._ledger.report.discarded
 
     @property
-    def of(self) -> dict[str, str]:
+    def event_ids(self) -> dict[str, str]:
         """The fields that each event of this turn carries."""
-        return self._ledger.of
+        return self._ledger.event_ids
 
     @property
     def has_acted(self) -> bool:
@@ -198,8 +196,10 @@ class TurnEngine:
         """Return the stored reply of a turn that was finished before. Neither a model nor a tool runs."""
         status: Any = stored.status
         blob, ledger = self._plan.blob, self._ledger
+        # A message was appended while the turn looked: the caller was told that it is kept, so the blob must
+        # have it.
         if ledger.close():
-            ledger.begin(state, state, has_grown=False)
+            ledger.begin(acts.begun(state, state))
             blob = ledger.encode(state.meta.status, limits=ledger.room.hard)
         result = self._result = ChatResult(
             text=stored.text,
@@ -211,27 +211,17 @@ class TurnEngine:
             aside_usage=usage_of(state.meta.aside),
             total_cost_usd=dollars_of(state.meta),
             context_used=state.meta.tokens,
-            warnings=tuple(ledger.telling.warnings),
+            warnings=tuple(ledger.report.warnings),
             duplicate=True,
             model=state.meta.model,
-            output=self._stored_output(state, stored),
+            output=None if self._answer is None else self._answer.stored(state, stored, self._beginning.key),
         )
         ledger.identify(state.meta, stored.number)
         if ledger.listening:
             if stored.text:
-                yield Emit(TextDelta(stored.text, 1, **ledger.of))
-            yield Emit(TurnCompleted(result, **ledger.of))
+                yield Emit(TextDelta(stored.text, 1, **ledger.event_ids))
+            yield Emit(TurnCompleted(result, **ledger.event_ids))
         return result
-
-    def _stored_output(self, state: ConversationState, stored: StoredReply) -> Any:
-        """The value in a stored reply, if a type is asked for and the reply fits it."""
-        wanted, key = self._plan.output, self._beginning.key
-        if wanted is not None and wanted.tool is not None and key is not None:
-            for turn in closed_turns(state):
-                if key.id in turn.record.facts.get(TURN_IDS_FACT, ()):
-                    every = [c for m in read_entries(self._plan.dialect, turn.entries) for c in m.tool_calls]
-                    return wanted.last_answer([c.arguments for c in every if c.name == wanted.tool.name])
-        return None if wanted is None or stored.status != "complete" else lenient(wanted, stored.text)
 
     def _open_reply(self, state: ConversationState) -> Reply:
         """The last reply of the open turn, with the fields that a result shows."""
@@ -258,21 +248,22 @@ class TurnEngine:
                 return self._open_reply(state), "awaiting_tools"
             if one_step:
                 return self._open_reply(state), "in_progress"
-            limit = self._limit_reached()
+            limit = limits.stop_at_limit(ledger)
         elif ledger.has_asked and (one_step or ledger.options.on_limit == "answer"):
             # With on_limit="answer" the last model call is still due. With "raise", resuming means to go on,
             # so the limit is not checked before one more reply, unless the turn goes step by step.
-            limit = self._limit_reached()
+            limit = limits.stop_at_limit(ledger)
         if state.open is not None and attempts.ANSWERS in state.open.facts and not state.inbox:
             # An earlier process got this answer, and ended before it checked it. Do not pay for it again.
             reply = attempts.stored_answer(state.open, ledger.dialect)
             if (yield from self._is_answered(voice, reply, is_new=False)):
                 return reply, "complete"
         output = self._plan.output
-        if output is not None and output.tool is not None and (answered := self._called(voice, None)):
+        if (answered := self._called(voice, None)) is not None:
             return answered, "complete"
         while True:
-            yield from shrink.compact_before_request(ledger, lambda: voice)
+            if ledger.options.compactor is not None:
+                yield from shrink.compact_before_request(ledger, lambda: voice)
             asking = ask(
                 ledger,
                 voice.after_first() if ledger.has_asked else voice,
@@ -302,7 +293,7 @@ class TurnEngine:
                     return reply, "complete"
                 if one_step:
                     return reply, "in_progress"
-                said, cited, limit = "", (), self._limit_reached()
+                said, cited, limit = "", (), limits.stop_at_limit(ledger)
                 continue
             if one_step and limit is None:
                 return reply, "in_progress"
@@ -315,13 +306,13 @@ class TurnEngine:
                 yield from refuse_calls(ledger)
                 return reply, self._close(voice, "limited")
             valid = yield from run_calls(ledger, tools, allowed=limits.calls_left(ledger))
-            if output is not None and output.tool is not None and (answered := self._called(voice, reply)):
+            if (answered := self._called(voice, reply)) is not None:
                 return answered, "complete"
             if journal.is_waiting(ledger.state):
                 yield from tell_pending(ledger)
                 return reply, "awaiting_tools"
             invalid_in_a_row = 0 if valid else invalid_in_a_row + 1
-            limit = self._limit_reached(invalid_in_a_row)
+            limit = limits.stop_at_limit(ledger, invalid_in_a_row)
 
     def _booked(
         self,
@@ -339,12 +330,13 @@ class TurnEngine:
         steps would have a complete answer in an open turn, and `resume` would pay for it again.
         """
         ledger = self._ledger
+        # The turn stays open: its end would need room that the reply did not find.
         if ledger.oversized:
             return reply
         if said:
             sources = (*cited, *shifted(reply.citations, len(said)))
             reply = replace(reply, text=said + reply.text, citations=sources)
-            ledger.telling.text = reply.text
+            ledger.report.text = reply.text
         opened = ledger.state.open
         pauses = reply.stop == "pause" and may_pause
         if opened is None or opened.calls or pauses:
@@ -359,42 +351,14 @@ class TurnEngine:
     def _is_answered(self, voice: Voice, reply: Reply, *, is_new: bool = True) -> Flow[bool]:
         """Check whether an answer fits the requested type. If it fits, close the turn.
 
-        If it does not, put the reason into the inbox, so that the next request tells the model.
+        Without a requested type any text is an answer: an earlier call of the chat has asked for a type.
 
-        Args:
-            voice: The other parts of the turn's requests.
-            reply: The answer. It stands at the end of the open turn.
-            is_new: False: an earlier call of the chat got the answer, and this one asks again at least once.
-
-        Raises:
-            OutputError: The answer does not fit, and the retries are used up.
+        `is_new`: see `TypedAnswer.fits`.
         """
-        ledger, wanted = self._ledger, self._plan.output
-        if wanted is not None:
-            try:
-                self._output = yield from judged(wanted, reply.text)
-            except Misfit as misfit:
-                problems = misfit.problems
-            else:
-                wanted = None
-        if wanted is None:  # the answer fits, or this call asks for no type, and any text is an answer
-            self._close(voice, "complete")
-            return True
-        self._misfits += is_new
-        if self._plan.one_step and is_new and ledger.state.open is not None:
-            self._misfits = len(
-                ledger.state.open.facts.get(attempts.ANSWERS, ())
-            )  # counts the misfits of earlier steps, too
-        if self._misfits > wanted.asked.retries:
-            raise ledger.error(
-                OutputError,
-                f"{_many(self._misfits, 'answer')} of the model did not fit {wanted.shape.name} "
-                f"({_many(len(problems), 'problem')} in the last one, see err.errors); err.state has the "
-                "turn, and resume(err.state, output_type=…) asks again",
-                errors=problems,
-            )
-        ledger.state = attempts.told(ledger.state, problem_words(problems), ledger.dialect)
-        return False
+        if self._answer is not None and not (yield from self._answer.fits(reply.text, is_new=is_new)):
+            return False
+        self._close(voice, "complete")
+        return True
 
     def _called(self, voice: Voice, reply: Reply | None) -> Reply | None:
         """Take the answer from a call of the answer's tool, and close the turn.
@@ -402,36 +366,12 @@ class TurnEngine:
         Returns the reply with the call; None without a fitting call.
 
         `reply`: the newest reply; None if an earlier call of the chat got it. Its misfits do not count then.
-
-        Raises:
-            OutputError: The calls of the tool did not fit, and the retries are used up.
         """
-        ledger, wanted = self._ledger, self._plan.output
-        if (
-            wanted is None
-            or wanted.tool is None
-            or ledger.state.open is None
-            or journal.is_waiting(ledger.state)
-        ):
+        if self._answer is None or not self._answer.is_called(is_new=reply is not None):
             return None
-        calls = [
-            call for call in ledger.state.open.calls if call.name == wanted.tool.name and call.state == "done"
-        ]
-        if taken := [call.arguments for call in calls if call.flag == "ok"]:
-            self._output = wanted.last_answer(taken)
-            found = self._open_reply(ledger.state) if reply is None else reply
-            self._close(voice, "complete")
-            return found
-        if reply is not None and calls:
-            self._misfits += 1
-            if self._misfits > wanted.asked.retries:
-                raise ledger.error(
-                    OutputError,
-                    f"{self._misfits} calls of {wanted.tool.name} did not fit; err.state has the turn, and "
-                    "resume(err.state, output_type=…) asks again",
-                    errors=[("", "".join(p.text for p in calls[-1].parts if isinstance(p, Text)))],
-                )
-        return None
+        found = self._open_reply(self._ledger.state) if reply is None else reply
+        self._close(voice, "complete")
+        return found
 
     def _replied(self, state: ConversationState, reply: Reply, model: str) -> ModelReplied:
         """The event of a reply. `model`: the model of the request, used if the reply does not name one."""
@@ -441,13 +381,13 @@ class TurnEngine:
             state.meta.messages + (state.open.messages if state.open is not None else 0),
             ledger.iteration,
             reply.model or model,
-            ledger.telling.reply_seconds,
+            ledger.report.reply_seconds,
             reply.finish_reason,
-            ledger.telling.request_id,
+            ledger.report.request_id,
             reply.calls,
             reply.text,
             reply.id,
-            **ledger.of,
+            **ledger.event_ids,
         )
 
     def _close(self, voice: Voice, status: Status, *, is_unsent: bool = False) -> Status:
@@ -456,41 +396,25 @@ class TurnEngine:
         `is_unsent`: the provider would refuse each later request that has the turn.
         """
         ledger = self._ledger
-        facts: dict[str, Any] = {}
         if is_unsent:
             ledger.warn(
                 "turn_not_sent",
                 "the provider refused the turn, and goes on only without it: it stays in the history, and "
                 "later requests do not have it",
             )
-        if status != "complete":
-            facts["status"] = status
-        if voice.settings and (settings := {k: v for k, v in voice.recorded.items() if k not in NOT_STORED}):
-            facts["settings"] = settings
-        if ledger.fell_back:
-            facts["fallback"] = list(ledger.fell_back)
-        facts |= steps.completion(ledger.state, ledger.now.wall_ms)
-        ledger.state = steps.close_turn(
-            ledger.state, self._plan.dialect, facts=facts, status=status, is_unsent=is_unsent
+        settings: dict[str, Any] = {}
+        if voice.settings:
+            settings = {name: value for name, value in voice.recorded.items() if name not in NOT_STORED}
+        ledger.state = acts.close(
+            ledger.state,
+            self._plan.dialect,
+            status=status,
+            now=ledger.now.wall_ms,
+            settings=settings,
+            fallback=ledger.fell_back,
+            is_unsent=is_unsent,
         )
         return status
-
-    def _limit_reached(self, invalid_in_a_row: int = 0) -> str | None:
-        """Warn of the limit that the turn has reached, and return its text; None without a reached limit."""
-        ledger = self._ledger
-        code: WarningCode = "limit_reached"
-        if invalid_in_a_row >= INVALID_REPLIES_IN_A_ROW:
-            code = "invalid_tool_calls"
-            limit: str | None = f"{invalid_in_a_row} replies in a row held only invalid tool calls"
-        else:
-            limit = limits.reached(ledger)
-        if limit is None:
-            return None
-        ledger.warn(code, limit)
-        if ledger.options.on_limit == "raise":
-            advice = "resume(err.state) goes on by one more reply and its calls, or up to a larger limit"
-            raise ledger.error(LimitExceededError, f"{limit}; {advice}")
-        return limit
 
     # ------------------------------------------------------------------------------------------ the end
 
@@ -502,9 +426,9 @@ class TurnEngine:
         ledger = self._ledger
         waits = status == "awaiting_tools"
         is_open = waits or status == "in_progress"
-        if voice is not None and not is_open:
+        if voice is not None and not is_open and ledger.options.compactor is not None:
             yield from shrink.compact(ledger, lambda: voice)
-        passed = passed_marks(ledger, ledger.state) if ledger.options.context_marks else ()
+        passed = context_warnings(ledger, ledger.state) if ledger.options.context_marks else ()
         if ledger.listening:
             for warning in passed:
                 yield Emit(warning)
@@ -516,7 +440,7 @@ class TurnEngine:
                 StateSizeError, f"{blob}; the reply is in err.text, the whole turn in err.state"
             ) from blob
         state, window = ledger.state, ledger.context_window
-        meta, telling, account = state.meta, ledger.telling, ledger.spending.account
+        meta, report, account = state.meta, ledger.report, ledger.spending.account
         result = self._result = ChatResult(
             text=reply.text,
             state=blob,
@@ -528,24 +452,24 @@ class TurnEngine:
             aside_usage=usage_of(meta.aside),
             total_cost_usd=dollars_of(meta),
             iterations=ledger.iteration - ledger.iterations_before,
-            actions=tuple(telling.actions),
-            recall=telling.recall,
-            tool_log=telling.tool_log,
-            compaction=telling.report,
+            actions=tuple(report.actions),
+            recall=report.recall,
+            tool_log=report.tool_log,
+            compaction=report.compaction,
             context_used=meta.tokens,
             context_fraction=meta.tokens / window if window else None,
-            warnings=tuple(telling.warnings),
-            discarded=telling.discarded,
+            warnings=tuple(report.warnings),
+            discarded=report.discarded,
             model=reply.model or (voice.model if voice is not None else meta.model),
-            request_ids=tuple(telling.request_ids),
+            request_ids=tuple(report.request_ids),
             citations=reply.citations,
             bill=account.bill,
-            output=self._output,
+            output=None if self._answer is None else self._answer.value,
         )
         # After `self._result`: if the checkpoint fails, `snapshot` still has the final blob.
         yield from ledger.checkpoint(blob)
         if ledger.listening and status != "in_progress":
-            yield Emit(TurnCompleted(result, **ledger.of))
+            yield Emit(TurnCompleted(result, **ledger.event_ids))
         return result
 
 
@@ -555,8 +479,3 @@ def _status(reply: Reply, *, limited: bool) -> Status:
     if reply.stop == "refusal":
         return "refused"
     return "limited" if limited or reply.stop == "pause" else "complete"
-
-
-def _many(count: int, noun: str) -> str:
-    """A count with its noun: "1 problem", "2 problems"."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -371,6 +371,7 @@ class _Steps(Generic[ResultT]):
             self.done = True
             self.error = exc if isinstance(exc, Exception) else None
             raise
+        # The flow has had its answer, and noted it. It must not begin another effect.
         if self._is_stopping:
             self._give_up()
             return None
@@ -427,6 +428,8 @@ class Driver(_Steps[ResultT]):
             raise
 
     def _run(self) -> Event | None:
+        # An event and the effect behind it come in one `Emit`. The effect waits until the reader asks for
+        # more.
         effect = self._resume(None, None) if self._then is None else self._then
         while effect is not None:
             if type(effect) is Emit:
@@ -460,6 +463,7 @@ class Driver(_Steps[ResultT]):
         """Give up a flow that has not ended, and close the edge. The reader in the seat may do so twice."""
         if self._is_closed:
             return
+        # The edge is closed even if the flow refuses to end: it holds a connection and threads.
         try:
             self._give_up()
         finally:

@@ -7,9 +7,9 @@ The parts can be read alone::
 
     plan       the input and the options of the turn                     (frozen)
     timing     the newest reading of the clock, the deadline             snapshot: `Moment`
-    standing   the state now; messages of other threads; blobs           snapshot: `Stand`
+    turn_state the state now; messages of other threads; blobs           snapshot: `Snapshot`
     spending   tokens and money                                          snapshot: `Account`
-    telling    warnings, the tool log, actions                           snapshot: `Told`
+    report     warnings, the tool log, actions                           snapshot: `ReportMark`
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from ..base.interrupts import run_twice
 from ..base.values import Value, replace
 from ..history.archive_keeping import Retention
 from ..history.rewrite.unsign import unsign, unsign_open
-from ..open_turn import failed, journal
-from ..open_turn.meter import BelowZeroError, checked_count, server_window
+from ..open_turn import journal, steps
+from ..open_turn.acts import Begun
+from ..open_turn.meter import server_window
 from ..state.records import Meta, turn_ref, usage_of, usage_row, with_cost
 from ..state.state import ConversationState
 from ..types.errors import (
@@ -37,15 +38,14 @@ from ..types.errors import (
     TurnError,
 )
 from ..types.events import CheckpointReady
-from ..types.messages import Message, ToolRecord, Usage
+from ..types.messages import ToolRecord, Usage
 from ..types.tokens import TokenCounter
 from ..types.turn_warnings import WarningCode
 from ..types.usage import Charge, nano_dollars
 from .flow import Checkpoint, Emit, Flow
 from .plan import Plan
-from .spending import Spending
-from .standing import Stand, Standing, standing_status
-from .telling import Telling, Told
+from .report import ReportBuilder, ReportMark, Spending, WarningCounter
+from .turn_state import Snapshot, TurnState, status_of
 
 __all__ = ["Ledger", "Plan", "ReturnPoint"]
 
@@ -59,8 +59,8 @@ class ReturnPoint(Value, frozen=True):
     See `Ledger.go_back`.
     """
 
-    stand: Stand
-    told: Told
+    position: Snapshot
+    report: ReportMark
 
 
 class Tried:
@@ -83,14 +83,14 @@ class Tried:
     has_asked_again = False
 
 
-class Ledger(Standing):
+class Ledger(TurnState):
     """The books of one running turn: its position, its account, and its report to the caller.
 
     Attributes:
         spending: The account.
-        telling: The report for the end of the turn.
+        report: The report for the end of the turn.
         listening: True if there are observers of events.
-        of: The fields that each event carries; see `identify`.
+        event_ids: The fields that each event carries; see `identify`.
         iteration: The number in its turn of the newest model call; see `begin`.
         iterations_before: The number of model calls of the turn that an earlier process made.
         context_window: Tokens that the model takes; None if that is unknown.
@@ -106,12 +106,12 @@ class Ledger(Standing):
         """`earlier`: the books of the provider that was down. Its deadline holds, and its costs count."""
         super().__init__(plan)
         self._earlier = earlier
-        self.telling: Telling = Telling() if earlier is None else earlier.telling
-        self.spending: Spending = (
-            Spending(plan.options, self.telling) if earlier is None else earlier.spending
-        )
+        self.report: ReportBuilder = ReportBuilder() if earlier is None else earlier.report
+        self.spending: Spending = Spending(plan.options, self.report) if earlier is None else earlier.spending
         self.listening = plan.listening
-        self.of: dict[str, str] = {"conversation_id": "", "turn_ref": ""} if earlier is None else earlier.of
+        self.event_ids: dict[str, str] = (
+            {"conversation_id": "", "turn_ref": ""} if earlier is None else earlier.event_ids
+        )
         self.iteration: int = 0
         self.iterations_before: int = 0
         self.first_given: ConversationState | None = None
@@ -128,28 +128,28 @@ class Ledger(Standing):
 
     # -------------------------------------------------------------------------------- the beginning
 
-    def begin(self, state: ConversationState, admitted: ConversationState, *, has_grown: bool) -> None:
+    def begin(self, begun: Begun) -> None:
         """Begin the turn: note the given state, and the same state with this turn's messages.
 
         Before this call the turn has not begun. So every blob of the turn holds its messages.
 
         The results that an earlier process left in the journal enter this turn's log. If the provider refuses
-        them now, the log has the only copy. `has_grown`: see `Standing.stand_on`.
+        them now, the log has the only copy.
         """
-        opened = state.open
+        opened = begun.given.open
         if opened is not None:
             # Continue the numbers of the earlier process: a call keeps the number of its reply.
             self.iteration = self.iterations_before = len(opened.iterations)
             for index, call in enumerate(opened.calls):
                 if call.state == "done":
                     self.record(index, journal.tool_record(call, iteration=self.iteration))
-        if admitted.meta.gauge[5:]:  # most servers do not cut the prompt
-            self.see_window(server_window(admitted.meta))
+        if begun.state.meta.gauge[5:]:  # most servers do not cut the prompt
+            self.see_window(server_window(begun.state.meta))
         earlier = self._earlier
-        self.first_given = state if earlier is None else earlier.first_given or state
+        self.first_given = begun.given if earlier is None else earlier.first_given or begun.given
         if earlier is not None:
             self.iterations_before = earlier.iterations_before
-        self.stand_on(state, admitted, has_grown=has_grown)
+        self.start_from(begun)
 
     def see_window(self, window: int) -> None:
         """Use the size at which the server cuts the prompt as the context window, if that is smaller."""
@@ -158,17 +158,17 @@ class Ledger(Standing):
     def identify(self, meta: Meta, number: int | None) -> None:
         """Note the conversation of the events, and the number of its turn, if it is known."""
         id = meta.id or self.options.conversation_id or ""
-        self.of = {"conversation_id": id, "turn_ref": "" if number is None else turn_ref(id, number)}
+        self.event_ids = {"conversation_id": id, "turn_ref": "" if number is None else turn_ref(id, number)}
 
     # -------------------------------------------------------------------------------------- the report
 
     def warn(self, code: WarningCode, message: str) -> None:
         """Add a warning to the result."""
-        self.telling.warn(code, message)
+        self.report.warn(code, message)
 
     def record(self, index: int, record: ToolRecord) -> None:
         """Enter the result of the call with this index in its reply into the tool log."""
-        self.telling.record(index, record)
+        self.report.record(index, record)
 
     def tell_repaired(self, given: ConversationState, now: ConversationState, log: Mapping[str, int]) -> None:
         """Warn that the closed history was repaired. `log`: the number of repairs of each kind."""
@@ -234,12 +234,12 @@ class Ledger(Standing):
 
     def return_point(self) -> ReturnPoint:
         """Note the turn's position and its report at this instant, for `go_back`."""
-        return ReturnPoint(self.stand(), self.telling.told())
+        return ReturnPoint(self.position(), self.report.mark())
 
     def go_back(self, point: ReturnPoint) -> None:
         """Undo a change of the history. Its cost stays booked, and messages that arrived since stay."""
-        self.step_back(point.stand)
-        self.telling.go_back(point.told)
+        self.step_back(point.position)
+        self.report.go_back(point.report)
 
     def reject_results(self) -> None:
         """Replace the last exchange's results, which the provider refused, by flagged errors."""
@@ -254,11 +254,11 @@ class Ledger(Standing):
         An entry changes first the state, then the account. Ctrl-C in between must not lose a reply that is
         paid for, nor book it twice. So both are set back, and the whole entry is made again.
         """
-        state, account, warnings = self.state, self.spending.account, len(self.telling.warnings)
+        state, account, warnings = self.state, self.spending.account, len(self.report.warnings)
 
         def entry() -> _T:
             self.state, self.spending.account = state, account
-            del self.telling.warnings[warnings:]
+            del self.report.warnings[warnings:]
             return enter(*args)
 
         return run_twice(entry)
@@ -346,7 +346,7 @@ class Ledger(Standing):
         It is made anew each time, so that no reference cycle keeps the books alive.
         """
         counter = self.options.token_counter
-        return None if counter is None else _Counter(counter, self.telling)
+        return None if counter is None else WarningCounter(counter, self.report)
 
     # ------------------------------------------------------------------------------------- checkpoints
 
@@ -390,7 +390,7 @@ class Ledger(Standing):
         if failure is not None:
             raise self._no_checkpoint("on_checkpoint raised", failure, undo)
         if is_told:
-            yield Emit(CheckpointReady(blob, **self.of))
+            yield Emit(CheckpointReady(blob, **self.event_ids))
 
     def claim(self, announced: ConversationState) -> Flow[None]:
         """Have a state kept that announces the tools about to start. If this raises, they must not start.
@@ -449,25 +449,25 @@ class Ledger(Standing):
         if self.is_as_given:
             blob = self.plan.blob
         else:
-            self.state = failed.with_failure(self.state, cls.__name__, known.get("code", ""))
+            self.state = steps.with_failure(self.state, cls.__name__, known.get("code", ""))
             try:
-                status = standing_status(self.state, "failed")
+                status = status_of(self.state, "failed")
                 blob = self.encode(status, limits=self.room.hard)
             except StateTooLargeError:
                 # A larger blob could not be read again. So hand out the newest checkpoint. Without one, hand
                 # out the given blob and the input; the error's other fields have the rest of the turn.
                 blob, pending = (self._kept, ()) if self._kept else (self.plan.blob, self.plan.messages)
-        telling, account = self.telling, self.spending.account
+        report, account = self.report, self.spending.account
         return cls(
             text,
             state=blob,
             pending_input=pending,
-            text=telling.text,
+            text=report.text,
             partial_text=self.partial_text,
             usage=account.usage,
-            tool_log=telling.tool_log,
-            warnings=tuple(telling.warnings),
-            discarded=telling.discarded,
+            tool_log=report.tool_log,
+            warnings=tuple(report.warnings),
+            discarded=report.discarded,
             bill=account.bill,
             **known,
         )
@@ -483,23 +483,3 @@ class Ledger(Standing):
         error.state, error.tool_log = later.state, later.tool_log
         error.usage, error.bill, error.warnings = later.usage, later.bill, later.warnings
         return error
-
-
-class _Counter(Value, frozen=True):
-    """The caller's token counter. If it raises, or returns a number below 0, it warns, and `meter` estimates
-    the message."""
-
-    counter: TokenCounter
-    telling: Telling
-
-    def count(self, message: Message, /) -> int:
-        """Count with the caller's counter. Its errors pass; a number below 0 raises ValueError."""
-        try:
-            return checked_count(self.counter, message)
-        except Exception as exc:
-            why = "gave a number below 0" if isinstance(exc, BelowZeroError) else type(exc).__name__
-            self.telling.warn_once(
-                "token_counter_failed",
-                f"token_counter failed ({why}): what it should have counted is estimated",
-            )
-            raise

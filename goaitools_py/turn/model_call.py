@@ -5,33 +5,28 @@ Owns: the way from the state to a reply in its open turn. Must never know: tools
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from decimal import Decimal
 from functools import partial
 from math import inf
 from typing import Final
 
-import msgspec
-
 from ..backends.base import BackendError, Fault, ModelRequest, ProtocolFault, Reply
 from ..base.rawjson import MAX_DEPTH
 from ..base.values import replace
 from ..history.rewrite.narrow import narrowed
 from ..history.rewrite.repair import repaired
-from ..open_turn import steps
-from ..open_turn.admission import reply_problem
+from ..open_turn import acts, steps
 from ..open_turn.meter import server_window
 from ..types.errors import StateInvalidError, TurnError
 from ..types.events import ModelRequested, Retried, TextDelta
-from .body import ReplyTooLarge
-from .deadlines import CallTimes
 from .flow import CallModel, Emit, Flow
 from .ledger import Ledger, ReturnPoint
 from .model_failures import REFUSES_FORMS, blames_content, oversized, turn_error
-from .receive import Call, receive
+from .receive import Call, ReplyTooLarge, receive
 from .request import Voice, request_parts
 from .retry import Failure, failure_of, with_retries
+from .timing import CallTimes
 
 __all__ = ["ask"]
 
@@ -102,7 +97,7 @@ def _attempt(
         raise oversized(ledger, ledger.oversized)
     if call.request.stream and not call.is_stream and came.text:
         # The server answered a streaming request with a body: its listeners have seen no text yet.
-        yield Emit(TextDelta(came.text, ledger.iteration, **ledger.of))
+        yield Emit(TextDelta(came.text, ledger.iteration, **ledger.event_ids))
     return reply
 
 
@@ -117,14 +112,14 @@ def _prepared(ledger: Ledger, voice: Voice, forbid_tools: bool) -> Flow[Call]:
     if ledger.state.open is not None and (ledger.left_waiting is None or ledger.to_send()):
         _settle(ledger)
     ledger.partial_text, ledger.streamed = "", None
-    before, began = ledger.state, ledger.now
     times = ledger.call_times(is_streamed=ledger.plan.stream)
     parts = request_parts(ledger, voice, forbid_tools=forbid_tools)
-    request = _timed(ledger.dialect.request(parts), times, began.monotonic)
-    if ledger.listening:
-        yield Emit(ModelRequested(ledger.iteration, len(request.body), request.body, **ledger.of))
+    request = _timed(ledger.dialect.request(parts), times, ledger.now.monotonic)
     edits = "context_management" in parts.settings
-    return Call(before, began, request, times, voice.model, ledger.left_waiting, edits_context=edits)
+    call = Call(ledger, request, times, voice.model, edits_context=edits)
+    if ledger.listening:
+        yield Emit(ModelRequested(ledger.iteration, len(request.body), request.body, **ledger.event_ids))
+    return call
 
 
 def _timed(request: ModelRequest, times: CallTimes, now: float) -> ModelRequest:
@@ -153,9 +148,9 @@ def _sent(ledger: Ledger, call: Call) -> Flow[str]:
     """
     ledger.has_acted = True  # before the call: an exit inside it may come after the provider took the request
     head = yield CallModel(call.request)
-    ledger.telling.request_id = head.request_id or ""
+    ledger.report.request_id = head.request_id or ""
     if head.request_id:
-        ledger.telling.request_ids.append(head.request_id)
+        ledger.report.request_ids.append(head.request_id)
     ledger.state = steps.accept(
         ledger.state,
         call.before.inbox if call.others is None else call.others.besides(call.before.inbox),
@@ -244,14 +239,18 @@ def _take(ledger: Ledger, call: Call, reply: Reply) -> Reply:
     This may run twice, from the beginning: see `Ledger.entered`.
     """
     ledger.streamed = None  # clear it before the reply enters the state: a snapshot would have its text twice
-    ledger.telling.reply_seconds = ledger.now.monotonic - call.began.monotonic
+    ledger.report.reply_seconds = ledger.now.monotonic - call.began.monotonic
     kept = reply
     if reply.calls and not reply.run_calls:
         ledger.warn("calls_dropped", "the reply stopped before its tool calls were whole; they were not run")
         kept = ledger.dialect.without_calls(reply)
     elif reply.calls:
-        kept = _with_fresh_ids(ledger, reply)
-    elif _is_empty(reply):
+        kept, rewritten = acts.with_fresh_ids(ledger.state, reply, ledger.dialect)
+        if rewritten:
+            ledger.warn(
+                "call_ids_rewritten", f"{rewritten} tool call ids had been used before and were rewritten"
+            )
+    elif not reply.entries and _is_empty(reply):
         ledger.warn("empty_reply", "the model's reply holds no text and no call; nothing of it was stored")
     if reply.cut:
         ledger.warn(
@@ -271,30 +270,23 @@ def _take(ledger: Ledger, call: Call, reply: Reply) -> Reply:
             dialect=ledger.dialect,
             cost_usd=None if reply.cost_usd is None else Decimal(0),  # `reply.cost_usd` contains it
         )
-    ledger.telling.text = reply.text or ledger.telling.text
-    with_reply = steps.add_reply(
+    ledger.report.text = reply.text or ledger.report.text
+    taken = acts.take_reply(
         ledger.state,
         kept,
         ledger.dialect,
+        ledger.room,
+        text=reply.text,
         asked=call.asked_ms,
-        ms=round(ledger.telling.reply_seconds * 1000),
-        counter=ledger.counter,
+        ms=round(ledger.report.reply_seconds * 1000),
+        counter=None if ledger.options.token_counter is None else ledger.counter,
         calibrates=ledger.options.compactor is not None,  # only its trigger asks for estimates
-        request_id=ledger.telling.request_id if ledger.options.record_ids else "",
+        request_id=ledger.report.request_id if ledger.options.record_ids else "",
         watches=not (call.edits_context or reply.asides or reply.dropped),
     )
-    if with_reply.meta.gauge[5:]:  # most servers do not cut the prompt
-        _tell_window(ledger, server_window(with_reply.meta))
-    ledger.oversized = reply_problem(ledger.room, with_reply, kept)
-    if ledger.oversized:
-        # The state cannot hold the reply. Keep its text as a partial reply, as far as there is room, and keep
-        # its cost in the books.
-        meta = msgspec.structs.replace(
-            ledger.state.meta, total=with_reply.meta.total, usage=with_reply.meta.usage
-        )
-        ledger.state = ledger.with_partial(replace(ledger.state, meta=meta), reply.text)
-    else:
-        ledger.state = with_reply
+    if taken.window:
+        _tell_window(ledger, taken.window)
+    ledger.oversized, ledger.state = taken.problem, taken.state
     return kept
 
 
@@ -308,29 +300,6 @@ def _tell_window(ledger: Ledger, window: int) -> None:
             "give the server a larger window (Ollama: num_ctx)",
         )
     ledger.see_window(window)
-
-
-def _with_fresh_ids(ledger: Ledger, reply: Reply) -> Reply:
-    """Replace call ids that the conversation has already: with a repeated id, a result answers two calls."""
-    state = ledger.state
-    pieces: list[bytes] = [segment.raw() for segment in state.segments]
-    if state.open is not None:
-        pieces.extend(state.open.entries)
-    used = {
-        call.id
-        for call in reply.calls
-        if any(b'"%s"' % call.id.encode("utf-8", "replace") in p for p in pieces)
-    }
-    if not used:
-        return reply
-    ledger.warn("call_ids_rewritten", f"{len(used)} tool call ids had been used before and were rewritten")
-    asked = len(state.open.iterations) if state.open is not None else 0
-    seed = f"{state.meta.id}/{state.meta.processed}/{asked}"
-    ids = [
-        f"call_{hashlib.sha256(f'{seed}/{n}'.encode()).hexdigest()[:24]}" if call.id in used else call.id
-        for n, call in enumerate(reply.calls)
-    ]
-    return ledger.dialect.with_call_ids(reply, ids)
 
 
 # -------------------------------------------------------------------------- before it is sent again
@@ -358,7 +327,7 @@ class _Remedies:
         ledger, fault, status = self._ledger, failure.fault, failure.status
         if fault is _EMPTY:
             if ledger.listening:
-                yield Emit(Retried(1, 0.0, fault.kind, None, None, **ledger.of))
+                yield Emit(Retried(1, 0.0, fault.kind, None, None, **ledger.event_ids))
             return True
         if self._uncut is not None and (status == _TOO_LARGE or _blames_input(ledger, failure)):
             # The request is refused again after a cut: the history is not too large. So undo the cut first:

@@ -135,6 +135,8 @@ def _error_of(ledger: Ledger, failure: Failure) -> TurnError:
     )
     detail = ", ".join(part for part in known if part)
     drops_input = blames_content(failure)
+    # Results that the provider refuses would be sent with each later request: flagged errors take their
+    # place.
     if drops_input:
         ledger.reject_results()
     return ledger.error(

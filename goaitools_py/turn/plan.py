@@ -1,6 +1,12 @@
-"""The input of a turn: the blob, the messages, and the caller's options as the facade resolved them.
+"""The input of a turn: the blob, the messages, the caller's options, and the providers that rest.
 
-Owns: the frozen value `Plan`. Must never know: the use that the turn makes of it.
+Owns: the frozen value `Plan`, and the times at which the providers of a chat did not answer. Must never know:
+the use that the turn makes of them, or a clock.
+
+A provider that could not be reached rests for some seconds, so that the next turns do not wait for it. The
+first turn after the rest asks it again, and meanwhile the other turns do not. The threads and tasks of one
+process share these notes. Two turns that read them at the same instant may both ask the provider; that costs
+only time.
 """
 
 from __future__ import annotations
@@ -16,13 +22,53 @@ from ..types.errors import StateError
 from ..types.messages import Message
 from ..types.options import Resolved
 from .flow import Flow
-from .outages import Outages
 
 if TYPE_CHECKING:
     from ..output.wanted import Wanted
     from ..state.state import ConversationState
 
-__all__ = ["Plan", "Watch", "WatchesTurns"]
+__all__ = ["Outages", "Plan", "Watch", "WatchesTurns"]
+
+
+class Outages:
+    """The resting places in a chat's list of providers: 0 is its own, 1 the first of the fallbacks.
+
+    Args:
+        seconds: The length of a rest; 0 for no rest.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._until: dict[int, float] = {}
+
+    def __bool__(self) -> bool:
+        """True if a provider may be resting."""
+        return bool(self._until)
+
+    def note(self, place: int, now: float) -> None:
+        """Note that a provider could not be reached."""
+        if self.seconds:
+            self._until[place] = now + self.seconds
+
+    def clear(self, place: int) -> None:
+        """Note that a provider has answered."""
+        self._until.pop(place, None)
+
+    def rests(self, place: int, now: float) -> bool:
+        """True while a provider rests. The first call after the rest returns False and begins a new rest.
+
+        So only the turn that got False asks the provider.
+        """
+        until = self._until.get(place)
+        if until is None:
+            return False
+        if now < until:
+            return True
+        # The rest begins anew before the provider is asked: the other turns of these seconds do not wait
+        # with this one.
+        self._until[place] = now + self.seconds
+        return False
+
 
 Watch: TypeAlias = Callable[[Flow[Any]], Flow[Any]]
 """Wraps a flow to observe it. Every effect and answer passes unchanged."""

@@ -20,7 +20,7 @@ from ..types.errors import ToolError
 from .flow import Flow, ReadParts
 from .ledger import Ledger
 from .plan import Plan
-from .telling import Recalled
+from .report import Recalled
 
 __all__ = ["ready_to_run", "tools_of"]
 

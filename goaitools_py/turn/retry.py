@@ -16,10 +16,10 @@ from typing import Any, Final, TypeVar
 from ..backends.base import REDIRECTED, BackendError, Dialect, Fault, ModelRequest
 from ..base.values import replace
 from ..types.events import Retried
-from .body import ReplyTooLarge, read_chunks
-from .deadlines import CallTimes, Passed
 from .flow import CallModel, Emit, Flow, Sleep
 from .ledger import Ledger
+from .receive import ReplyTooLarge, read_chunks
+from .timing import CallTimes, Passed
 
 __all__ = ["Failure", "failure_of", "fetch", "with_retries"]
 
@@ -179,7 +179,7 @@ def failure_of(
 
 def _retried(ledger: Ledger, failure: Failure, retries: int, pause: float) -> Retried:
     kind = failure.fault.kind
-    return Retried(retries, pause, kind, failure.status, failure.request_id, **ledger.of)
+    return Retried(retries, pause, kind, failure.status, failure.request_id, **ledger.event_ids)
 
 
 def _pause(ledger: Ledger, failure: Failure, retries: int, max_wait: float) -> float | None:
@@ -199,5 +199,6 @@ def _pause(ledger: Ledger, failure: Failure, retries: int, max_wait: float) -> f
         pause = min(FIRST_PAUSE_SECONDS * 2.0**retries, MAX_BACKOFF_SECONDS) * (1 - 0.25 * seed)
     elif pause > max_wait:
         return None
+    # A pause beyond the deadline would end in the same error, only later.
     left = ledger.left()
     return pause if left is None or pause < left else None

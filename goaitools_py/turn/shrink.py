@@ -162,6 +162,7 @@ def cut_to_limits(
         # Drop the archive first, then turns: requests do not contain the archive.
         state = without_oldest(state, fits, at=at)
         if state is not ledger.state and fits(state):
+            # The new base, so that dropping the input later does not bring the archive back.
             ledger.set_base(state)
             return True
     if compactor is NO_COMPACTION or state.meta.turns <= least:
@@ -220,7 +221,7 @@ def _not_handed(
 def _dropped(ledger: Ledger, cut: LimitCut, request: CompactionRequest, reason: str) -> Flow[None]:
     """Enter an emergency cut into the books, and report it."""
     _enter_cut(ledger, cut.state, request, cut.kept)
-    ledger.telling.report = _together(ledger.telling.report, cut.report)
+    ledger.report.compaction = _together(ledger.report.compaction, cut.report)
     ledger.warn("emergency_cut", f"{reason}; {cut.report.removed_turns} turns were dropped")
     yield from _tell(ledger)
 
@@ -239,6 +240,7 @@ def compact(ledger: Ledger, voice: VoiceOf, *, force: bool = False, archives: bo
         return False
     if ledger.tried.compaction_cause is not None and ledger.tried.has_compacted and not force:
         return False  # it has failed in this turn already, and a second failure could cost money again
+    # Before the strategy runs: it may cut, ask, fail, and leave the history half changed.
     before = ledger.return_point()
     questions = CompactorQuestions(ledger.state, is_free=force)
     report: CompactionReport | None = None
@@ -255,14 +257,14 @@ def compact(ledger: Ledger, voice: VoiceOf, *, force: bool = False, archives: bo
     elif report.outcome != "no_change" or questions.asked:
         why = report.reason or f"{report.by} asked a model and changed nothing"
         warning = TurnWarning("compaction_failed", f"the history stays as it is: {why}")
-        if warning in ledger.telling.warnings and not force:
+        if warning in ledger.report.warnings and not force:
             return False  # warn once about a trigger that raises at each request of the turn
-        ledger.telling.warnings.append(warning)
+        ledger.report.warnings.append(warning)
         report = replace(report, error=_raised(ledger.tried.compaction_cause))
     if not force:
         ledger.state = questions.noted(ledger.state, has_compacted=report.outcome == "compacted")
     usage = sum(questions.spent, Usage())
-    ledger.telling.report = _together(ledger.telling.report, replace(report, usage=usage))
+    ledger.report.compaction = _together(ledger.report.compaction, replace(report, usage=usage))
     yield from _tell(ledger)
     return report.outcome == "compacted"
 
@@ -505,5 +507,5 @@ def _enter_cut(
 
 
 def _tell(ledger: Ledger) -> Flow[None]:
-    if ledger.listening and ledger.telling.report is not None:
-        yield Emit(Compacted(ledger.telling.report, **ledger.of))
+    if ledger.listening and ledger.report.compaction is not None:
+        yield Emit(Compacted(ledger.report.compaction, **ledger.event_ids))

@@ -109,6 +109,7 @@ def consult(
 def _answer(
     ledger: Ledger, voice: Voice, question: AskModel, booked: Callable[[Spent], None]
 ) -> Flow[ModelAnswer]:
+    # Before the request: a question costs money even if its answer never comes.
     ledger.has_acted = True
     if question.backend is None:
         model, dialect = voice.model, ledger.dialect

@@ -9,38 +9,30 @@ kept, the tool runs. Its result is not lost because it enters the journal before
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from ..backends.base import Dialect, RunsProviderTools
+from ..backends.base import RunsProviderTools
 from ..base.interrupts import run_twice
 from ..base.values import Value, replace
 from ..open_turn import journal
-from ..open_turn.admission import admitted, calls_problem
-from ..open_turn.inner import asks_of
-from ..open_turn.turn_ids import TURN_IDS_FACT
+from ..open_turn.given_answers import approved_arguments
+from ..open_turn.journal import asks_of
+from ..open_turn.room import admitted, calls_problem
 from ..state.records import JournalCall
-from ..state.state import ConversationState
-from ..tools import MAX_RESULT_BYTES, BadArguments, Tool, ToolContext, ToolReturn
-from ..tools.call import result_parts, text_parts
-from ..types.answers import Answer, Answers, Approve, Deny, InnerAnswers, check_answer
+from ..tools import BadArguments, Tool, ToolContext
+from ..tools.call import text_parts
+from ..types.answers import Answer, Answers, InnerAnswers
 from ..types.errors import StateSizeError, ToolFailedError, TurnError
 from ..types.events import ToolFinished, ToolPending, ToolProgress, ToolStarted
 from ..types.messages import Text
-from .fitting import tell_left_out
 from .flow import AwaitTool, CallTool, Emit, Flow, ToolDone, ToolReport
 from .ledger import Ledger
 from .recall import ready_to_run
-from .tool_failures import tell_failed
+from .tool_reports import tell_failed, tell_left_out
 
-__all__ = ["refuse_calls", "run_calls", "tell_pending", "with_answers"]
-
-MAX_PROVIDER_OUTPUT_BYTES: Final = 3 * 2**19
-"""The most bytes of JSON in one answer to a provider tool's call, such as a screenshot of 1 MiB in base64."""
+__all__ = ["refuse_calls", "run_calls", "tell_pending"]
 
 MAX_CALLS_PER_REPLY: Final = 128
 """The most calls of one reply that run. A model that asks for more has failed."""
@@ -138,7 +130,7 @@ def run_calls(
         running.discard(done.index)
         outcome = done.outcome
         _tell(ledger, tools, done)
-        ledger.telling.act(outcome.actions)
+        ledger.report.act(outcome.actions)
         try:
             call = _calls(ledger)[done.index]
             yield from _tell_done(ledger, call, checkpoint=halted is None)
@@ -181,7 +173,13 @@ def tell_pending(ledger: Ledger) -> Flow[None]:
     for call in journal.pending(ledger.state):
         yield Emit(
             ToolPending(
-                call.id, call.name, ledger.iteration, call.reason, call.kind, call.arguments, **ledger.of
+                call.id,
+                call.name,
+                ledger.iteration,
+                call.reason,
+                call.kind,
+                call.arguments,
+                **ledger.event_ids,
             )
         )
 
@@ -235,7 +233,7 @@ def _step(
     ledger: Ledger, tools: Mapping[str, Tool[..., Any]], call: JournalCall, answer: Answer | None
 ) -> _Run | JournalCall:
     """The next step of a call: a `_Run`, or the call with its new state, done or waiting."""
-    given = _given_arguments(answer)
+    given = None if answer is None else approved_arguments(answer)
     if answer is None and call.state == "waiting":
         return call
     if call.kind == "provider":
@@ -246,6 +244,8 @@ def _step(
         ledger.options.deps,
         partial(_tell_check, ledger, tools, call, "could not check its arguments:"),
     )
+    # The process that started it is gone. Only an idempotent tool may run again without an answer from
+    # outside.
     if call.state == "started" and answer is None and (isinstance(bound, str) or not bound[0].idempotent):
         return journal.synthetic(call, "unknown")
     if isinstance(bound, str):
@@ -267,111 +267,6 @@ def _provider_step(ledger: Ledger, call: JournalCall) -> JournalCall:
     return replace(call, state="waiting", reason=dialect.waits_for(journal.tool_call(call)))
 
 
-def _given_arguments(answer: Answer | None) -> str | None:
-    if not isinstance(answer, Approve) or answer.arguments is None:
-        return None
-    if isinstance(answer.arguments, str):
-        return answer.arguments
-    return json.dumps(dict(answer.arguments), allow_nan=False)
-
-
-def with_answers(
-    state: ConversationState,
-    tools: Mapping[str, Tool[..., Any]],
-    answers: Answers,
-    deps: Any,
-    dialect: Dialect,
-    *,
-    max_bytes: int = MAX_RESULT_BYTES,
-    fitted: Callable[[ConversationState, int, JournalCall], JournalCall] = lambda _state, _index, call: call,
-) -> ConversationState:
-    """The state with every denial and result among the answers; the same object if there are only approvals.
-
-    `fitted` shortens the answered call to the room that the state has.
-
-    All answers enter together, so no blob has only some of them. An approval is not kept: it counts when its
-    call starts, and until then the call waits. If a call in doubt was approved before, a second approval ends
-    it as `unknown`, see `Approve.again`.
-
-    Raises:
-        TypeError: A value is not an answer.
-        ValueError: No call waits under an id. An `Approve` is for an unknown or external tool, or its
-            arguments do not fit the tool. The answer does not fit a provider tool's call.
-    """
-    journaled = state.open.calls if state.open is not None else ()
-    calls = {call.id: (index, call) for index, call in enumerate(journaled) if call.state != "done"}
-    for id, answer in answers.items():
-        check_answer(answer)
-        if id not in calls:
-            waiting = ", ".join(map(repr, calls)) or "none"
-            raise ValueError(f"no call {str(id)[:64]!r} waits for an answer; those that wait: {waiting}")
-        index, call = calls[id]
-        if call.kind == "provider":
-            ended = _provider_ended(call, answer, dialect)
-            state = journal.put_call(state, index, fitted(state, index, ended))
-        elif isinstance(answer, Approve) and _is_used_up(tools, call, answer):
-            state = journal.put_call(state, index, journal.synthetic(call, "unknown"))
-        elif isinstance(answer, Approve):
-            _check_approval(tools, call, answer, deps)
-            if call.state == "started":  # in doubt: note that it was approved once, see `_is_used_up`
-                state = journal.put_call(state, index, replace(call, reason="approval"))
-        else:
-            ended = _ended(call, answer, max_bytes)
-            state = journal.put_call(state, index, fitted(state, index, ended))
-    return state
-
-
-def _is_used_up(tools: Mapping[str, Tool[..., Any]], call: JournalCall, answer: Approve) -> bool:
-    """True for a second approval of a call in doubt.
-
-    Platforms deliver a button press more than once, also to a worker that takes over after another worker
-    died in the tool.
-    """
-    tool = tools.get(call.name)
-    may_repeat = answer.again or (tool is not None and tool.idempotent)
-    return call.state == "started" and call.reason == "approval" and not may_repeat
-
-
-def _ended(call: JournalCall, answer: Deny | ToolReturn, max_bytes: int) -> JournalCall:
-    """The call with the caller's result in place of a run.
-
-    A call without a reason gets the reason "external", so that a repetition of the answer is recognised.
-    """
-    call = call if call.reason else replace(call, reason="external")
-    if isinstance(answer, Deny):
-        text = f"This tool call was denied: {answer.reason}" if answer.reason else journal.SYNTHETIC["denied"]
-        return replace(call, state="done", flag="denied", parts=text_parts(text, max_bytes))
-    parts, is_error = result_parts(answer, max_bytes)
-    return replace(call, state="done", flag="error" if is_error else "ok", parts=parts)
-
-
-def _provider_ended(call: JournalCall, answer: Answer, dialect: Dialect) -> JournalCall:
-    """The call of a provider tool with its answer, written in the provider's form."""
-    if not isinstance(dialect, RunsProviderTools):
-        raise ValueError(f"call {call.id!r} is of a provider's tool, and the backend's dialect knows none")
-    asked = journal.tool_call(call)
-    waits_for = dialect.waits_for(asked)
-    if isinstance(answer, Approve):
-        if waits_for != "approval":
-            raise ValueError(f"call {call.id!r} is a {call.name}: answer it with its result, a ToolReturn")
-        if answer.arguments is not None:
-            raise ValueError(f"call {call.id!r} is approved as it is: a {call.name} takes no other arguments")
-        answer = ToolReturn(True)
-    if isinstance(answer, Deny):
-        if waits_for != "approval":
-            return _ended(call, answer, MAX_RESULT_BYTES)
-        value: Any = {"approve": False, **({"reason": answer.reason} if answer.reason else {})}
-        denied = dialect.provider_output(asked, value)
-        return replace(call, state="done", flag="denied", parts=(Text(denied),))
-    written = dialect.provider_output(asked, answer.value, is_error=answer.is_error)
-    if len(written) > MAX_PROVIDER_OUTPUT_BYTES:
-        raise ValueError(
-            f"the answer to call {call.id!r} has {len(written)} bytes of JSON; expected at most "
-            f"{MAX_PROVIDER_OUTPUT_BYTES}: send a smaller one, for it stays in the history"
-        )
-    return replace(call, state="done", flag="error" if answer.is_error else "ok", parts=(Text(written),))
-
-
 def _progress(ledger: Ledger, report: ToolReport) -> Emit:
     call = _calls(ledger)[report.index]
     return Emit(
@@ -382,51 +277,9 @@ def _progress(ledger: Ledger, report: ToolReport) -> Emit:
             report.progress,
             report.total,
             report.message,
-            **ledger.of,
+            **ledger.event_ids,
         )
     )
-
-
-def _check_approval(
-    tools: Mapping[str, Tool[..., Any]], call: JournalCall, answer: Approve, deps: Any
-) -> None:
-    tool = tools.get(call.name)
-    if tool is None:
-        raise ValueError(
-            f"call {call.id!r} cannot be approved: its tool {call.name!r} is not among the tools; pass tools="
-        )
-    if tool.external:
-        raise ValueError(f"call {call.id!r} is of an external tool: answer it with a ToolReturn")
-    if (misfit := _misfit(tool, answer, deps)) is not None:
-        raise ValueError(
-            f"the arguments approved for call {call.id!r} do not fit the tool {call.name!r}: {misfit}"
-        )
-
-
-def _misfit(tool: Tool[..., Any], answer: Approve, deps: Any) -> str | None:
-    """Say why the approved arguments do not fit a tool; None if they fit.
-
-    The text names only the tool's own parameters: another name may hold content.
-    """
-    try:
-        given = _given_arguments(answer)
-    except (TypeError, ValueError, RecursionError):
-        return "JSON cannot say them"
-    if given is None:
-        return None
-    try:
-        tool.bind(given, deps)
-        return None
-    except BadArguments as exc:
-        problems = exc.problems
-    except Exception as exc:
-        return f"they could not be checked ({type(exc).__name__})"
-    if not problems:
-        return "they are no JSON object, or its validator refuses them"
-    own = tool.spec(deps).parameters.get("properties", {})
-    names = [(name if (name := field.partition(".")[0]) in own else "another name") for field, _ in problems]
-    told = [(name, problem) for name, (_, problem) in zip(names, problems, strict=True)]
-    return str(BadArguments.from_problems(told))
 
 
 def _may_start(ledger: Ledger, tool: Tool[..., Any], running: int) -> bool:
@@ -469,28 +322,31 @@ def _start(ledger: Ledger, index: int, step: _Run) -> Flow[None]:
     before = _calls(ledger)[index]
     tool = yield from ready_to_run(ledger, step.tool)
     call = _started(ledger, index, step)
+    # The order is the promise: journal, save, run. A crash before the save leaves a call that did not run; a
+    # crash after it leaves a call in doubt. In the other order a call could run, and no state would know.
     ledger.state = journal.put_call(ledger.state, index, call)
     if ledger.plan.is_shared and not step.tool.idempotent:
         ledger.state = journal.claimed(ledger.state, ledger.plan.new_id())
     try:
         yield from ledger.checkpoint(undo=lambda state: journal.put_call(state, index, before))
         if ledger.listening:
-            yield Emit(ToolStarted(call.id, call.name, ledger.iteration, call.arguments, **ledger.of))
+            yield Emit(ToolStarted(call.id, call.name, ledger.iteration, call.arguments, **ledger.event_ids))
     except BaseException:  # the turn ends before the tool has run: undo the start, or the call is in doubt
         ledger.state = journal.put_call(ledger.state, index, before)
         raise
     context: ToolContext[Any] = ToolContext(
         deps=ledger.options.deps,
         call_id=call.id,
-        turn_id=ledger.options.turn_id or ledger.of["turn_ref"],
+        turn_id=ledger.options.turn_id or ledger.event_ids["turn_ref"],
         iteration=ledger.iteration,
-        idempotency_key=_idempotency_key(ledger.state, index, call),
+        idempotency_key=journal.idempotency_key(ledger.state, index, call),
         max_result_bytes=ledger.options.max_tool_result_bytes,
-        conversation_id=ledger.of["conversation_id"],
+        conversation_id=ledger.event_ids["conversation_id"],
         answers=step.inner,
         _asked=asks_of(before) if step.inner else "",
     )
     timeout, limit = _limit_of(ledger, tool)
+    # Before the effect: an exit inside it may come after the tool has started.
     ledger.has_acted = True
     yield CallTool(
         index=index,
@@ -512,21 +368,6 @@ def _limit_of(ledger: Ledger, tool: Tool[..., Any]) -> tuple[float | None, str]:
     if left is not None and (own is None or left < own):
         return left, f"the turn's timeout of {options.timeout:g} s"
     return own, "" if own is None else f"{own:g} s"
-
-
-def _idempotency_key(state: ConversationState, index: int, call: JournalCall) -> str:
-    """The key of one call of one turn: the same in every process and every run of the call.
-
-    The caller's `turn_id` names the turn. So a redelivery has the same key even if no state of the first try
-    was kept. Without a `turn_id` the turn's number in this conversation names it; a reset starts the numbers
-    again.
-    """
-    meta, opened = state.meta, state.open
-    ids = opened.facts.get(TURN_IDS_FACT, ()) if opened is not None else ()
-    turn = "+".join(ids) or f"{meta.created}-{meta.processed + 1}"
-    asked = len(opened.iterations) if opened is not None else 0
-    key = f"{meta.id}/{turn}/{asked}/{index}/{call.name}/{call.arguments}".encode("utf-8", "surrogatepass")
-    return base64.b32encode(hashlib.sha256(key).digest()[:15]).decode().lower()
 
 
 def _note(ledger: Ledger, done: ToolDone) -> None:
@@ -566,6 +407,7 @@ def _enter_bills(ledger: Ledger, done: ToolDone) -> None:
     for bill in done.outcome.bills:
         for asked, charge in bill.charges:
             ledger.book_charge_aside(charge, asked=asked)
+    # In the same entry as the booking: after a crash in between, `_note` would book the same calls again.
     ledger.state = journal.put_call(ledger.state, done.index, replace(call, state="done"))
 
 
@@ -604,7 +446,9 @@ def _tell_done(ledger: Ledger, call: JournalCall, *, checkpoint: bool = True) ->
     if ledger.listening and call.state == "done":  # also after a failed checkpoint: the tool has run
         output = "".join(part.text for part in call.parts if isinstance(part, Text))
         yield Emit(
-            ToolFinished(call.id, call.name, ledger.iteration, call.flag, call.seconds, output, **ledger.of)
+            ToolFinished(
+                call.id, call.name, ledger.iteration, call.flag, call.seconds, output, **ledger.event_ids
+            )
         )
     if failed is not None:
         raise failed

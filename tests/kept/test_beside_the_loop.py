@@ -14,7 +14,7 @@ from goaitools_py.chat.kept import changes, facade, privacy
 from goaitools_py.state.blob_header import may_take_long
 from goaitools_py.stores import AsyncMemoryStore
 from goaitools_py.testing import ScriptedBackend
-from goaitools_py.turn import foreign
+from goaitools_py.turn import beginning
 from tests.history._bombs import bomb
 
 
@@ -38,7 +38,7 @@ WORK: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
     "info": (facade, "inspect_state", lambda kept: kept.info()),
     "pending": (facade, "pending_calls", lambda kept: kept.pending()),
     "snapshot": (facade, "read_history", lambda kept: kept.snapshot()),
-    "turn": (foreign, "load_state", lambda kept: kept.send("Hi.")),
+    "turn": (beginning, "load_state", lambda kept: kept.send("Hi.")),
 }
 
 

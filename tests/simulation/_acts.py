@@ -19,7 +19,7 @@ from goaitools_py.history.additions import append_messages, update_state
 from goaitools_py.seal import BlobLimits, Plain
 from goaitools_py.states import pending_calls
 from goaitools_py.turn.flow import Flow, Invoke
-from goaitools_py.turn.outages import Outages
+from goaitools_py.turn.plan import Outages
 from goaitools_py.types.answers import Answers
 
 from ._bank import TOOLS, Bank, Teller

@@ -21,9 +21,9 @@ from goaitools_py.history.redact import redaction
 from goaitools_py.history.redact.redaction import Redaction
 from goaitools_py.history.rewrite import cut
 from goaitools_py.history.translate import state as conversion
-from goaitools_py.open_turn import steps, turn_ids
+from goaitools_py.open_turn import given_answers, steps, turn_ids
 from goaitools_py.state.state import dump_state, load_state
-from goaitools_py.turn import relay
+from goaitools_py.turn import fallback
 from goaitools_py.turn import tool_calls as calling
 from goaitools_py.turn.flow import CallModel, Checkpoint, Flow
 
@@ -246,7 +246,7 @@ BUGS: Final[dict[str, Bug]] = {
         calling, "_start", _started_first, "took place twice", 175
     ),
     "an approval that comes again runs the call again": Bug(
-        calling, "_is_used_up", _never, "took place twice", 34
+        given_answers, "_is_used_up", _never, "took place twice", 34
     ),
     "a save that leaves out its parts": Bug(row_parts, "pieces_of", _without_parts, "parts of", 4),
     "a deleted conversation comes back": Bug(
@@ -272,7 +272,7 @@ BUGS: Final[dict[str, Bug]] = {
     "a cut without its record": Bug(cut, "with_record", _unrecorded, "was acknowledged .* is lost", 4),
     "an undone cut takes a turn along": Bug(changes, "undo_cut", _with_the_newest_gone, "is lost", 233),
     "a conversion without what waits": Bug(conversion, "_inbox", _empty, "was acknowledged .* is lost", 171),
-    "a fallback that begins anew": Bug(relay, "_plan_after", _from_the_beginning, "twice", 3_521),
+    "a fallback that begins anew": Bug(fallback, "_plan_after", _from_the_beginning, "twice", 3_521),
     "calls that stay open": Bug(steps, "_with_results", _as_it_was, "refused: "),
     "a reply that is stored as one of a tool": Bug(
         steps, "add_reply", _of_a_tool, "the history of .* would be refused", 16

@@ -388,7 +388,7 @@ class Attempt:
             return {warning.code for warning in error.warnings}
         inner = getattr(self.turn, "turn", self.turn)
         if inner is not None:
-            return {warning.code for warning in inner._engine._ledger.telling.warnings}
+            return {warning.code for warning in inner._engine._ledger.report.warnings}
         return None
 
     def _check_requests(self, result: ChatResult | None, error: BaseException | None) -> None:

@@ -10,7 +10,7 @@ import pytest
 from goaitools_py import ProviderProtocolError, RateLimitError, StreamInterruptedError, TextDelta
 from goaitools_py.sim import Fault, Reply
 from goaitools_py.sim.http_values import Response
-from goaitools_py.turn.body import is_event_stream
+from goaitools_py.turn.receive import is_event_stream
 
 from ._reading import ALL, CHAT, LEAD, on, roles
 

@@ -20,7 +20,7 @@ from goaitools_py.compaction import (
     ServerToolClearing,
     TokenLimit,
 )
-from goaitools_py.open_turn.unseen_cut import Before, cut_at
+from goaitools_py.open_turn.meter import Before, cut_at
 from goaitools_py.state import blob as blobs
 from goaitools_py.state.blob import Kind
 from goaitools_py.state.segments import stored_segment

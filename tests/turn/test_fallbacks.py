@@ -22,7 +22,7 @@ from goaitools_py.backends.base import BackendError
 from goaitools_py.backends.openai.chat import OpenAIChatDialect
 from goaitools_py.states import inspect_state, read_history
 from goaitools_py.testing import Calls, ScriptedBackend
-from goaitools_py.turn.outages import Outages
+from goaitools_py.turn.plan import Outages
 from goaitools_py.types.events import FellBack, TextDelta, TurnStarted
 
 from ..conftest import Face
@@ -330,6 +330,28 @@ def test_a_fallback_that_cannot_begin_leaves_the_turn_to_its_own_provider(face: 
         chat.chat_with_state(None, user="Hello?")
 
     assert chat.resume(caught.value.state).text == "Back."
+
+
+def test_the_timeout_holds_if_a_fallback_cannot_begin(face: Face, clock: Any) -> None:
+    """The turn's own provider gets the time that is left, not the whole timeout again."""
+
+    class SlowDialect(OwnDialect, frozen=True):
+        def entries(self, messages: Any) -> Any:
+            clock.advance(8)
+            raise ValueError("it takes no such message")
+
+    class SlowBackend(OwnBackend):
+        dialect = SlowDialect()
+
+    own = ScriptedBackend(down(None), "Back.")
+    chat = face.chat(own, fallbacks=[SlowBackend()], fallback_rest=3600)
+    with pytest.raises(ProviderUnavailableError):
+        chat.chat_with_state(None, user="Hello?")
+
+    result = chat.chat_with_state(None, user="Hello?", timeout=10)
+
+    assert result.text == "Back."
+    assert own.requests[-1].timeout <= 2
 
 
 def test_a_rest_ends_for_one_turn_at_a_time() -> None:

@@ -26,7 +26,7 @@ from goaitools_py.backends.base import BackendError
 from goaitools_py.sim import Fault
 from goaitools_py.states import inspect_state, pending_calls, read_history, rewind_state
 from goaitools_py.testing import Calls, ScriptedBackend
-from goaitools_py.turn import standing
+from goaitools_py.turn import turn_state
 from goaitools_py.turn.edges import async_edge, sync_edge
 from goaitools_py.turn.flow import Moment
 
@@ -186,7 +186,7 @@ def test_what_is_said_while_the_end_is_written_is_refused_or_kept(
     turn = desk.chat().start(None, user="Pay.")
     taken: list[str] = []
     refused: list[str] = []
-    dump = standing.dump_state
+    dump = turn_state.dump_state
 
     def dump_late(*args: Any, **fields: Any) -> bytes:
         text = f"Event {len(taken)}."
@@ -198,7 +198,7 @@ def test_what_is_said_while_the_end_is_written_is_refused_or_kept(
             taken.append(text)
         return dump(*args, **fields)
 
-    monkeypatch.setattr(standing, "dump_state", dump_late)
+    monkeypatch.setattr(turn_state, "dump_state", dump_late)
     result = turn.result()
     monkeypatch.undo()
 
@@ -215,7 +215,7 @@ def test_what_is_said_while_an_error_is_made_is_in_its_state(
     """The same where the turn fails."""
     turn = face.chat(ScriptedBackend(DOWN, wire=wire)).start(None, user="Hi.")
     taken: list[str] = []
-    dump = standing.dump_state
+    dump = turn_state.dump_state
 
     def dump_late(*args: Any, **fields: Any) -> bytes:
         if len(taken) < 3:
@@ -227,7 +227,7 @@ def test_what_is_said_while_an_error_is_made_is_in_its_state(
                 pass
         return dump(*args, **fields)
 
-    monkeypatch.setattr(standing, "dump_state", dump_late)
+    monkeypatch.setattr(turn_state, "dump_state", dump_late)
     with pytest.raises(ProviderUnavailableError) as caught:
         turn.result()
     monkeypatch.undo()

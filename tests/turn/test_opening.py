@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from goaitools_py.backends.base import BackendError, ProtocolFault
-from goaitools_py.turn.body import read_opening
-from goaitools_py.turn.deadlines import CallTimes
 from goaitools_py.turn.flow import Moment
+from goaitools_py.turn.receive import read_opening
+from goaitools_py.turn.timing import CallTimes
 
 MOST = 8
 

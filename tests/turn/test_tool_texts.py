@@ -8,8 +8,8 @@ import pytest
 
 from goaitools_py import Chat, ProviderTool, Tool
 from goaitools_py.testing import ScriptedBackend
-from goaitools_py.turn import tool_texts
-from goaitools_py.turn.tool_texts import tool_text
+from goaitools_py.turn import request
+from goaitools_py.turn.request import tool_text
 
 
 def made(number: int) -> Tool[..., Any]:
@@ -73,7 +73,7 @@ def test_the_memory_is_bounded() -> None:
     for number in range(100):
         tool_text(dialect, [made(number).spec()])
 
-    assert len(tool_texts._kept) <= 16
+    assert len(request._kept) <= 16
 
 
 @pytest.mark.parametrize("wire", ["openai", "openai-responses", "anthropic"])

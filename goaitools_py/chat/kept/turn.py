@@ -24,9 +24,9 @@ from ...base.values import replace
 from ...open_turn import turn_ids
 from ...state.state import load_state
 from ...turn.engine import TurnEngine
+from ...turn.fallback import FallbackTurn, engine_of
 from ...turn.flow import CallModel, Checkpoint, Clock, Effect, Emit, Flow, ReadParts
 from ...turn.plan import Plan
-from ...turn.relay import RelayTurn, engine_of
 from ...types.errors import (
     CheckpointError,
     StateConflictError,
@@ -71,7 +71,7 @@ class KeptTurn:
         self._plan = replace(
             plan, is_shared=True, checkpoints=checkpoints, claims=not checkpoints, stream=stream
         )
-        self._engine: TurnEngine | RelayTurn | None = None
+        self._engine: TurnEngine | FallbackTurn | None = None
         self._appended: tuple[Message, ...] = ()
         self._lock = threading.Lock()
         self._given = b""
@@ -92,11 +92,11 @@ class KeptTurn:
         return self._engine.snapshot() if self._engine is not None else b""
 
     @property
-    def of(self) -> dict[str, str]:
+    def event_ids(self) -> dict[str, str]:
         """The ids in each event of this turn; before the load, the conversation's id only."""
         if self._engine is None:
             return {"conversation_id": self._plan.options.conversation_id or ""}
-        return self._engine.of
+        return self._engine.event_ids
 
     def append(self, *messages: Message) -> None:
         """As `TurnEngine.append`. A turn that begins anew gets the messages again."""
@@ -107,7 +107,7 @@ class KeptTurn:
                 self._plan.dialect.entries(messages)  # raises for messages that this provider API cannot take
             self._appended += messages
 
-    def _new_engine(self, plan: Plan) -> TurnEngine | RelayTurn:
+    def _new_engine(self, plan: Plan) -> TurnEngine | FallbackTurn:
         with self._lock:
             engine = self._engine = engine_of(plan)
             self._row.meta_of = engine.meta_of
@@ -130,7 +130,7 @@ class KeptTurn:
         self.is_settled = True
         # After the release: a slow observer does not hold the lease.
         if self._plan.listening:
-            yield Emit(TurnCompleted(result, **(self._engine.of if self._engine is not None else {})))
+            yield Emit(TurnCompleted(result, **(self._engine.event_ids if self._engine is not None else {})))
         return result
 
     def _turn(self) -> Flow[ChatResult[Any]]:
@@ -161,7 +161,7 @@ class KeptTurn:
         """Make the plan of a turn on the stored state, and note how long it waited before."""
         return replace(self._plan, blob=blob, waited=waited, damage=self._row.damage)
 
-    def _pass_on(self, engine: TurnEngine | RelayTurn) -> Flow[ChatResult[Any]]:
+    def _pass_on(self, engine: TurnEngine | FallbackTurn) -> Flow[ChatResult[Any]]:
         """Pass the engine's effects on, and do the effects that concern the store."""
         flow, stops = engine.run(), self._stops
         answer: Any = None
@@ -202,14 +202,14 @@ class KeptTurn:
             except BaseException as exc:
                 failure = exc
 
-    def _is_first(self, engine: TurnEngine | RelayTurn, effect: Effect, *, is_checkpoint: bool) -> bool:
+    def _is_first(self, engine: TurnEngine | FallbackTurn, effect: Effect, *, is_checkpoint: bool) -> bool:
         """Tell whether this is the first call, or a checkpoint before it (of a compaction, say)."""
         if is_checkpoint:
             is_early = not self._plan.resume and not engine.is_over
             return is_early and not self._has_saved and not self._has_called
         return type(effect) is CallModel and not self._has_called
 
-    def _before_first_call(self, engine: TurnEngine | RelayTurn, effect: Effect) -> Flow[None]:
+    def _before_first_call(self, engine: TurnEngine | FallbackTurn, effect: Effect) -> Flow[None]:
         try:
             yield from self._set_aside(engine)
         except StateConflictError as exc:
@@ -231,12 +231,12 @@ class KeptTurn:
             raise _OvertakenError  # the save got no answer but was done, and another worker continued from it
         yield from self._tell_saved()
 
-    def _set_aside(self, engine: TurnEngine | RelayTurn) -> Flow[None]:
+    def _set_aside(self, engine: TurnEngine | FallbackTurn) -> Flow[None]:
         # Before the save that overwrites these bytes: a crash in between loses no byte.
         if engine.discarded is not None and not self._aside:
             self._aside = yield from self._row.set_aside()
 
-    def _checkpoint(self, engine: TurnEngine | RelayTurn, effect: Checkpoint) -> Flow[None]:
+    def _checkpoint(self, engine: TurnEngine | FallbackTurn, effect: Checkpoint) -> Flow[None]:
         """Save a blob, if this conversation saves it. Only then give it to the caller's own callback."""
         # `_note` saves the end of the turn, with its own errors.
         if effect.is_claim or (self._checkpoints and not engine.is_over):
@@ -252,11 +252,11 @@ class KeptTurn:
 
     def _tell_saved(self) -> Flow[None]:
         if self._plan.listening and self._engine is not None:
-            yield from self._row.tell(self._engine.of)
+            yield from self._row.tell(self._engine.event_ids)
 
     # ---------------------------------------------------------------------------------- the end
 
-    def _note(self, engine: TurnEngine | RelayTurn, result: ChatResult) -> Flow[ChatResult[Any]]:
+    def _note(self, engine: TurnEngine | FallbackTurn, result: ChatResult) -> Flow[ChatResult[Any]]:
         """Save a turn that succeeded."""
         row = self._row
         yield from self._set_aside(engine)
@@ -297,7 +297,7 @@ class KeptTurn:
         warnings = (*result.warnings, TurnWarning("compaction_failed", why), *self._warnings())
         return dataclasses.replace(result, state=self._end, compaction=report, warnings=warnings)
 
-    def _note_failure(self, engine: TurnEngine | RelayTurn, exc: Exception) -> Flow[ChatResult[Any]]:
+    def _note_failure(self, engine: TurnEngine | FallbackTurn, exc: Exception) -> Flow[ChatResult[Any]]:
         """Save the state of a turn that failed, and raise its error. If another worker has finished the same
         turn meanwhile, give that worker's result instead."""
         if isinstance(exc, CheckpointError) and isinstance(exc.__cause__, DuplicateError):
@@ -338,7 +338,7 @@ class KeptTurn:
             exc.warnings = (*exc.warnings, *self._warnings())
         raise exc from exc.__cause__
 
-    def _left_by(self, engine: TurnEngine | RelayTurn, exc: Exception) -> bytes:
+    def _left_by(self, engine: TurnEngine | FallbackTurn, exc: Exception) -> bytes:
         """Choose the state to store after a failure: the stored one if the turn has not begun."""
         row = self._row
         if isinstance(exc, TurnError):

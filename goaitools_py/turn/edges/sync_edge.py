@@ -21,7 +21,6 @@ from ...base.interrupts import run_twice
 from ...base.values import replace
 from ...base.watch import Watch
 from ...tools.call import CallOutcome, run_call, timed_out
-from ..deadlines import SHORTEST_WAIT
 from ..flow import (
     AwaitTool,
     CallModel,
@@ -41,6 +40,7 @@ from ..flow import (
     ToolReport,
     Unanswered,
 )
+from ..timing import SHORTEST_WAIT
 
 __all__ = ["BlockingEdge", "refuse_async_callback"]
 

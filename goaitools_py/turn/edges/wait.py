@@ -11,7 +11,7 @@ import time
 from math import inf
 from typing import Any, Final, Literal, TypeAlias
 
-from ..deadlines import SHORTEST_WAIT
+from ..timing import SHORTEST_WAIT
 
 __all__ = ["Ended", "Wait"]
 

@@ -1,6 +1,6 @@
-"""Reports an unexpected exception of a tool's code.
+"""Reports problems with the results of tools: an unexpected exception, and media that the state cannot hold.
 
-Owns: the line in the log, and the warning. Must never know: the result for the model, or the reason for a
+Owns: the line in the log, and the warnings. Must never know: the result for the model, or the reason for a
 call.
 
 The log line and the warning have neither the exception's text nor the arguments: both may hold message
@@ -18,7 +18,7 @@ from ..state.records import JournalCall
 from ..types.errors import AbortTurn, ToolError
 from .ledger import Ledger
 
-__all__ = ["tell_failed"]
+__all__ = ["tell_failed", "tell_left_out"]
 
 
 def tell_failed(
@@ -45,7 +45,13 @@ def tell_failed(
         name,
         _place(error, function),
         call.id,
-        extra={"event": "tool.failed", "tool": call.name, "call_id": call.id, "error": name, **ledger.of},
+        extra={
+            "event": "tool.failed",
+            "tool": call.name,
+            "call_id": call.id,
+            "error": name,
+            **ledger.event_ids,
+        },
     )
     ledger.warn(
         "tool_failed",
@@ -78,3 +84,14 @@ def _code_of(function: Any) -> CodeType | None:
 
 def _line(code: CodeType, line: int) -> str:
     return f"{code.co_filename}:{line}"
+
+
+def tell_left_out(ledger: Ledger, tool: str, media_type: str, size: int) -> None:
+    """Warn, once in a turn, that media of a result are not in the state."""
+    if any(one.code == "result_left_out" for one in ledger.report.warnings):
+        return
+    ledger.warn(
+        "result_left_out",
+        f"the state has no room for what tool {tool!r} returned ({media_type}, {size:,} bytes), and perhaps "
+        "for more of this turn; the model reads type and size instead",
+    )

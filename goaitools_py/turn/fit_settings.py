@@ -16,13 +16,13 @@ from typing import Any, Final
 from ..backends.base import Dialect, FitsSettings, Fitted, RequestParts
 from ..tools import Tool
 
-__all__ = ["fitted"]
+__all__ = ["fit_settings"]
 
 _HEADERS: Final = "extra_headers"
 _ANY_TOOL: Final = frozenset({"auto", "none", "required"})
 
 
-def fitted(
+def fit_settings(
     dialect: Dialect, given: Mapping[str, Any], kept: Mapping[str, Any], *, model: str, tools: Sequence[Any]
 ) -> Fitted:
     """The given settings, and the kept settings without those that the model is known to refuse.
@@ -36,6 +36,7 @@ def fitted(
     """
     notes: list[str] = []
     left: dict[str, Any] = {}
+    # With the headers: a beta header may be what makes a setting acceptable.
     headers = {name: found[name] for found in (kept, given) for name in (_HEADERS,) if name in found}
     for name, value in kept.items():
         if not _is_sendable(dialect, model, {**headers, name: value}):

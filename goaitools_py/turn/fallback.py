@@ -37,10 +37,9 @@ from ..types.request_parts import ProviderTool
 from ..types.result import ChatResult
 from .engine import TurnEngine
 from .flow import CallModel, Clock, Effect, Emit, Flow
-from .outages import Outages
-from .plan import Plan
+from .plan import Outages, Plan
 
-__all__ = ["RelayTurn", "engine_of"]
+__all__ = ["FallbackTurn", "engine_of"]
 
 _DOWN: Final = (ProviderUnavailableError, RateLimitError, StreamInterruptedError, ProviderProtocolError)
 """Errors that blame the provider. After a refused request, a wrong key or the end of the time, no other
@@ -49,12 +48,12 @@ provider is asked."""
 _UNREACHABLE: Final = ProviderUnavailableError
 
 
-def engine_of(plan: Plan) -> TurnEngine | RelayTurn:
+def engine_of(plan: Plan) -> TurnEngine | FallbackTurn:
     """Make the object that runs the turn of a plan."""
-    return RelayTurn(plan) if plan.fallbacks else TurnEngine(plan)
+    return FallbackTurn(plan) if plan.fallbacks else TurnEngine(plan)
 
 
-class RelayTurn:
+class FallbackTurn:
     """One turn, over as many providers as it needs; otherwise as `TurnEngine`."""
 
     def __init__(self, plan: Plan) -> None:
@@ -106,7 +105,7 @@ class RelayTurn:
             engine.fell_back(before, now, type(failed).__name__, failed.status_code)
             if plan.listening:
                 yield Emit(
-                    FellBack(before, now, type(failed).__name__, failed.status_code, **self._engine.of)
+                    FellBack(before, now, type(failed).__name__, failed.status_code, **self._engine.event_ids)
                 )
             self._engine = engine
             flow = _through(engine.run(), place.backend, has_begun=True)
@@ -123,7 +122,8 @@ class RelayTurn:
         return _through(engine.run(), place.backend, told=told)
 
     def _begin_at_home(self) -> Flow[ChatResult]:
-        self._engine = TurnEngine(self._plan)
+        """The turn's flow at the chat's own provider, after a fallback could not begin."""
+        self._engine = self._engine.begun_anew(self._plan)
         return self._engine.run()
 
     # The other methods pass on to the engine that runs now.
@@ -155,9 +155,9 @@ class RelayTurn:
         return self._engine.discarded
 
     @property
-    def of(self) -> dict[str, str]:
-        """As `TurnEngine.of`."""
-        return self._engine.of
+    def event_ids(self) -> dict[str, str]:
+        """As `TurnEngine.event_ids`."""
+        return self._engine.event_ids
 
     @property
     def has_acted(self) -> bool:
@@ -246,6 +246,8 @@ def _plan_at(plan: Plan, place: _Place) -> Plan:
 def _plan_after(plan: Plan, place: _Place, failed: TurnError) -> Plan:
     """The plan of the next provider: the rest of the turn, from the failed one's state."""
     at = _plan_at(plan, place)
+    # The state is the failed turn's own and newer than what `min_revision` named. A state that cannot be
+    # read here must raise: a fresh conversation would lose what was done.
     options = replace(at.options, on_foreign_state="convert", min_revision=None, on_bad_state="raise")
     return replace(at, options=options, blob=failed.state, resume=True, answers={}, messages=())
 

@@ -17,6 +17,7 @@ import msgspec
 
 from ..base.values import Value, replace
 from ..open_turn import inbox, journal
+from ..open_turn.acts import Begun
 from ..open_turn.room import CALL_BYTES, RESULTS, Room
 from ..state.codec import BlobLimits
 from ..state.parts import Part
@@ -26,7 +27,7 @@ from ..types.messages import Message
 from .plan import Plan
 from .timing import Timing
 
-__all__ = ["Stand", "Standing", "standing_status"]
+__all__ = ["Snapshot", "TurnState", "status_of"]
 
 _NOT_BEGUN: Final = new_state("", id="", created=0)
 """The placeholder for the state until the turn begins. Compared by identity."""
@@ -35,7 +36,7 @@ _SPENT: Final = ("total", "aside", "cost", "ask_failed")
 """The fields of a state's meta data that count tokens and money. No step back undoes them."""
 
 
-class Stand(Value, frozen=True):
+class Snapshot(Value, frozen=True):
     """The position of a turn at one instant.
 
     Attributes:
@@ -54,7 +55,7 @@ class Stand(Value, frozen=True):
     is_given: bool
 
 
-class Standing(Timing):
+class TurnState(Timing):
     """Holds the position of one turn.
 
     Attributes:
@@ -109,46 +110,46 @@ class Standing(Timing):
 
     # ---------------------------------------------------------------------------- forward and back
 
-    def stand_on(self, given: ConversationState, admitted: ConversationState, *, has_grown: bool) -> None:
-        """Begin with the given state, and with the same state after the turn's messages have entered it.
-
-        `has_grown`: True if the given state says more than its blob: a turn was closed, or calls were
-        answered.
-        """
-        self.given = given
+    def start_from(self, begun: Begun) -> None:
+        """Begin with the given state, and with the same state after the turn's messages have entered it."""
+        given = self.given = begun.given
         meta = given.meta
         if meta.processed or given.open is not None:
             self.idle_seconds = max(0.0, (self.now.wall_ms - meta.created - meta.updated) / 1000)
         if given.inbox and self.plan.is_shared:
             self._others = inbox.said_by_others(given, self.plan.messages, self.options.turn_id, self.dialect)
-        self.set_base(given, now=admitted)
-        self._is_given = not given.inbox and not has_grown and self.grew_from == self.plan.blob
+        self._base, self._without_input = given, begun.without_input
+        self._is_given = not given.inbox and not begun.has_grown and self.grew_from == self.plan.blob
+        # The state last: from this line on the turn has begun, and another thread may ask for its blob.
+        self.state = begun.state
 
-    def set_base(self, state: ConversationState, *, now: ConversationState | None = None) -> None:
-        """Note a state. If the provider refuses the input, the turn falls back to it, without its inbox.
-
-        `now`: the state at this instant, if it differs from `state`.
-        """
+    def set_base(self, state: ConversationState) -> None:
+        """Go on with this state. If the provider refuses the input, the turn falls back to it, without its
+        inbox."""
         self._base = state
         self._without_input = inbox.without_inbox(state)
         self._is_given = False
-        self.state = state if now is None else now
+        self.state = state
 
-    def stand(self) -> Stand:
+    def position(self) -> Snapshot:
         """The turn's position now, for a later `step_back`."""
-        return Stand(self.state, self._base, self._without_input, self._is_given)
+        return Snapshot(self.state, self._base, self._without_input, self._is_given)
 
-    def step_back(self, stand: Stand) -> None:
+    def step_back(self, snapshot: Snapshot) -> None:
         """Undo every later change of the state. New messages in the inbox stay, and so do the costs.
 
         A message that was accepted since then returns to the inbox. No turn holds it any more, so it would be
         lost otherwise.
         """
-        now, state = self.state, stand.state
+        now, state = self.state, snapshot.state
         if state.inbox != now.inbox:
             meta = msgspec.structs.replace(state.meta, events=now.meta.events)
             state = replace(state, inbox=inbox.merged(state.inbox, now.inbox), meta=meta)
-        self._base, self._without_input, self._is_given = stand.base, stand.without_input, stand.is_given
+        self._base, self._without_input, self._is_given = (
+            snapshot.base,
+            snapshot.without_input,
+            snapshot.is_given,
+        )
         self.state = _with_spent(state, now.meta)
 
     def drop_input(self) -> tuple[Message, ...]:
@@ -164,6 +165,8 @@ class Standing(Timing):
             self.state = _with_spent(left, state.meta)
             return pending
         pending = inbox.inbox_messages(state, self.dialect)
+        # Back to the noted object and not to a copy: `is_as_given` compares by identity, and then returns
+        # the given blob byte for byte.
         if state.open is None and self._without_input is not None:
             self.state = _with_spent(self._without_input, state.meta)
         else:
@@ -220,6 +223,7 @@ class Standing(Timing):
 
     def close(self) -> bool:
         """Refuse further messages. True if appended messages have not entered the inbox yet."""
+        # Under the lock, so that `append` either comes before and is reported here, or raises.
         with self._lock:
             self._is_closed = True
             return bool(self._appended)
@@ -266,8 +270,8 @@ class Standing(Timing):
         # has the text of one reply twice.
         streamed = self.streamed
         if streamed is not None:
-            state = self.with_partial(state, streamed())
-        return self.written(state, standing_status(state, "in_progress"), self.room.hard)
+            state = self.room.with_partial(state, streamed())
+        return self.written(state, status_of(state, "in_progress"), self.room.hard)
 
     def written(self, state: ConversationState, status: str, limits: BlobLimits) -> bytes:
         """Write any state as a blob of this turn."""
@@ -285,19 +289,12 @@ class Standing(Timing):
             limits=limits,
             seen=self._media,
         )
+        # One assignment of both: another thread must not get the meta data of one blob with another blob.
         self._newest = blob, meta
         return blob
 
-    def with_partial(self, state: ConversationState, text: str) -> ConversationState:
-        """The state with the text of a partial reply, cut to the room that the state has."""
-        if state.open is None:
-            return state
-        opened = replace(state.open, partial="")
-        kept = self.room.capped(text, replace(state, open=opened))
-        return replace(state, open=replace(opened, partial=kept))
 
-
-def standing_status(state: ConversationState, unfinished: str) -> str:
+def status_of(state: ConversationState, unfinished: str) -> str:
     """The status of a state: complete if nothing in it waits for a reply or an answer."""
     if journal.is_waiting(state):
         return "awaiting_tools"

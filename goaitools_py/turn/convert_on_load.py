@@ -12,7 +12,7 @@ from ..state.state import ConversationState, load_state
 from ..types.errors import StateProviderError
 from .plan import Plan
 
-__all__ = ["Converted", "load_own"]
+__all__ = ["Converted", "converted", "load_converted"]
 
 
 class Converted(Value, frozen=True, kw_only=True):
@@ -36,33 +36,46 @@ class Converted(Value, frozen=True, kw_only=True):
         )
 
 
-def load_own(plan: Plan) -> tuple[ConversationState, Converted | None]:
+def load_converted(plan: Plan) -> tuple[ConversationState, Converted | None]:
     """The given state in the form of this turn's provider API, and the conversion; None without one.
 
     Raises:
-        StateProviderError: The state is of another provider API, and the options do not allow to convert it,
-            or this release does not know that API.
+        StateProviderError: The state is of another provider API, and cannot be converted; see `converted`.
         StateError: The state cannot be read or converted.
     """
-    dialect, options = plan.dialect, plan.options
-    foreign: StateProviderError | None = None
     try:
-        state = load_state(
+        return load_state(
             plan.blob,
-            wire=dialect.wire,
+            wire=plan.dialect.wire,
             codec=plan.codec,
-            binding=options.binding,
-            min_revision=options.min_revision,
-        )
-        return state, None
+            binding=plan.options.binding,
+            min_revision=plan.options.min_revision,
+        ), None
     except StateProviderError as error:
         foreign = error
+    # Outside of the handler: inside it an error of the conversion would get this one as its context.
+    return converted(plan, foreign)
+
+
+def converted(plan: Plan, foreign: StateProviderError) -> tuple[ConversationState, Converted]:
+    """The given state, converted to this turn's provider API, and the report.
+
+    `foreign`: the error of a load without a conversion.
+
+    Raises:
+        StateProviderError: `foreign`, if the options do not allow to convert, or if this release does not
+            know the API.
+        StateError: The state cannot be converted.
+    """
+    dialect, options = plan.dialect, plan.options
     source = plan.dialect_of(foreign.found) if options.on_foreign_state == "convert" else None
     if source is None or plan.dialect_of(dialect.wire) is None:
         raise foreign
     state = load_state(
         plan.blob, codec=plan.codec, binding=options.binding, min_revision=options.min_revision
     )
+    # Before the conversion: it would write a result for each call of the journal, also for one that the
+    # reply does not have.
     journal.check_journal(state, source)
     state, losses = plan.translate(state, source, dialect)
     counts: dict[str, int] = {}
