@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Final
 
 from ..backends.base import Dialect, RunsProviderTools
-from ..base.interrupts import run_twice
+from ..base.run_twice import run_twice
 from ..base.values import Value, replace
 from ..open_turn import journal
 from ..open_turn.admission import admitted, calls_problem
