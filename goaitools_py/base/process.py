@@ -1,22 +1,31 @@
-"""Tells processes apart, and keeps values that each process makes for itself.
+"""Tells processes apart, keeps values that each makes for itself, and finishes objects before the end.
 
-Owns: the mark of the running process, and one slot for each process. Must never know: the kind of the values.
+Owns: the mark of the running process, one slot for each process, and the list of unfinished objects. Must
+never know: the kind of the values, or an object's last work.
 
 A server that forks copies every object into its children, with open connections and held locks. Two processes
 on one connection read each other's replies, and a lock that another thread held is never released. So an
 object that owns a connection, a thread, an event loop or a lock checks `this_process` at each use, and makes
 a new one in a new process. It keeps a reference to the old one, because closing that here could end a
 connection that the parent still uses.
+
+When Python ends, it stops daemon threads at any line, with all locks that they hold, and only then frees
+objects. A ``__del__`` that takes a lock could then wait for ever. So `atexit` finishes these objects earlier.
+After that `is_ending` is true, and no ``__del__`` may take a lock or wait.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
+import sys
 import threading
+import weakref
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from contextlib import suppress
+from typing import Final, Generic, Protocol, TypeVar
 
-__all__ = ["PerProcess", "Process", "this_process"]
+__all__ = ["PerProcess", "Process", "Unfinished", "finished", "is_ending", "this_process", "unfinished"]
 
 T = TypeVar("T")
 
@@ -110,3 +119,42 @@ def _inherited(slot: _Slot[T]) -> T | None:
             return before.made[0]
         before = before.before
     return None
+
+
+# ------------------------------------------------------------------------------------ the end of Python
+
+
+class Unfinished(Protocol):
+    """An object that has work left."""
+
+    def end_with_python(self) -> None:
+        """Do the work. Other threads may run; an object that one of them uses is left alone."""
+        ...
+
+
+is_ending: Final = sys.is_finalizing
+"""True once Python has stopped its daemon threads. A ``__del__`` binds it as the default of a parameter,
+because this module may be gone then."""
+
+_all: Final[dict[int, weakref.ref[Unfinished]]] = {}
+
+
+def unfinished(one: Unfinished) -> None:
+    """Note an object that has work left. The reference is weak."""
+    _all[id(one)] = weakref.ref(one)
+
+
+def finished(one: Unfinished) -> None:
+    """Forget an object."""
+    _all.pop(id(one), None)
+
+
+@atexit.register
+def _finish_all() -> None:
+    for reference in list(_all.values()):
+        one = reference()
+        if one is not None:
+            # BaseException, so also KeyboardInterrupt: a second Ctrl-C while Python ends must not leave the
+            # work of the other objects undone.
+            with suppress(BaseException):
+                one.end_with_python()

@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Protocol
 
-from ..base.interrupts import run_twice, run_twice_async
 from ..base.late_calls import PATIENCE, AsyncUndisturbed
+from ..base.run_twice import run_twice, run_twice_async
 from ..types.errors import StoreUnavailableError
 
 __all__ = ["held", "held_async", "taking", "taking_async"]

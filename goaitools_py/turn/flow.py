@@ -20,8 +20,8 @@ from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from ..backends.base import ModelRequest
-from ..base.interrupts import run_twice, run_twice_async
 from ..base.process import this_process
+from ..base.run_twice import run_twice, run_twice_async
 from ..base.values import Value
 from ..types.events import Event
 

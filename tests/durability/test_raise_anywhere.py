@@ -33,7 +33,7 @@ HOME = Path(goaitools_py.__file__).parent
 FILES = {
     str(path): path.stem
     for path in (
-        HOME / "base" / "interrupts.py",
+        HOME / "base" / "run_twice.py",
         HOME / "chat" / "handles.py",
         *sorted((HOME / "turn").glob("*.py")),
         *sorted((HOME / "turn" / "edges").glob("*.py")),
@@ -106,7 +106,7 @@ class Tracer:
 def _place(frame: FrameType) -> str:
     """The module; a helper that many steps share is another place for each of its callers."""
     name, caller = FILES[frame.f_code.co_filename], frame.f_back
-    return f"{name} for {caller.f_code.co_qualname}" if name == "interrupts" and caller is not None else name
+    return f"{name} for {caller.f_code.co_qualname}" if name == "run_twice" and caller is not None else name
 
 
 def reference(wire: str, face: Any, hooks: Any) -> tuple[list[World], list[tuple[int, Line, str]]]:
@@ -144,8 +144,8 @@ ARRIVING = {
     **dict.fromkeys(("async_edge._tool_done", "async_edge.AwaitingEdge._await_tool"), _RESULT),
     "sync_edge.BlockingEdge._await_tool": _RESULT,
     "tool_calls.run_calls": _RESULT,
-    "interrupts for Ledger.entered.run_twice": _REPLY,
-    "interrupts for run_calls.run_twice": _RESULT,
+    "run_twice for Ledger.entered.run_twice": _REPLY,
+    "run_twice for run_calls.run_twice": _RESULT,
 }
 """Between the last byte of a reply, or a tool's return, and the first line of what enters it into the books
 it is nowhere else; a reply is asked for again then, and a result is unknown."""

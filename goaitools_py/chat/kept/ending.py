@@ -12,8 +12,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ...base.interrupts import finished, is_ending, run_twice, unfinished
-from ...base.process import this_process
+from ...base.process import finished, is_ending, this_process, unfinished
+from ...base.run_twice import run_twice
 from ...turn.flow import AsyncDriver, BusyError, Driver, Flow
 from ...turn.observers import notify, notify_async
 from ...types.events import Event

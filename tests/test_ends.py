@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from goaitools_py.base import exits
+from goaitools_py.base import process
 
 
 class Ends:
@@ -25,11 +25,11 @@ def test_an_exit_while_one_object_ends_does_not_stop_the_others(
     monkeypatch: pytest.MonkeyPatch, failure: type[BaseException]
 ) -> None:
     """Ctrl-C is pressed twice, for example."""
-    monkeypatch.setattr(exits, "_all", {})
+    monkeypatch.setattr(process, "_all", {})
     first, second = Ends(failure), Ends()
-    exits.unfinished(first)
-    exits.unfinished(second)
+    process.unfinished(first)
+    process.unfinished(second)
 
-    exits._finish_all()
+    process._finish_all()
 
     assert second.has_ended
