@@ -18,7 +18,7 @@ from .base import (
     ModelRequest,
     ResponseHead,
 )
-from .gating import gated
+from .gate import gated
 from .http.client import async_http_client
 from .openai.backends import (
     AsyncOpenAIChatBackend,

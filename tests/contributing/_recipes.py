@@ -127,17 +127,17 @@ SETTING = Recipe(
             '    "service_tier": checks.text,\n',
         ),
         Edit(
-            "goaitools_py/backends/openai/chat.py",
+            "goaitools_py/backends/openai_chat/dialect.py",
             '    "prompt_cache_key": "prompt_cache_key",\n',
             '    "service_tier": "service_tier",\n',
         ),
         Edit(
-            "goaitools_py/backends/openai/responses.py",
+            "goaitools_py/backends/openai_responses/dialect.py",
             '_SETTINGS: Final = frozenset({"max_output_tokens", "temperature", "top_p", ',
             '"service_tier", ',
         ),
         Edit(
-            "goaitools_py/backends/anthropic/messages.py",
+            "goaitools_py/backends/anthropic/dialect.py",
             '                values["thinking"] = _thinking(value)\n',
             '            elif name == "service_tier":\n                values["service_tier"] = value\n',
         ),
@@ -264,13 +264,13 @@ QUIRK = Recipe(
     "A server's quirk",
     (
         Edit(
-            "goaitools_py/backends/openai/chat_reply.py",
+            "goaitools_py/backends/openai_chat/reply.py",
             "``function_call``          not a call                    "
             "deprecated, never asked for; 6 of 6 were hollow\n",
             "``trace_id``               always                        a made-up gateway refuses its trace\n",
         ),
         Edit(
-            "goaitools_py/backends/openai/chat_reply.py",
+            "goaitools_py/backends/openai_chat/reply.py",
             '    "function_call": _is_no_call,\n',
             '    "trace_id": lambda value: True,\n',
         ),

@@ -19,7 +19,7 @@ from goaitools_py import (
     tool,
 )
 from goaitools_py.backends.base import BackendError
-from goaitools_py.backends.openai.chat import OpenAIChatDialect
+from goaitools_py.backends.openai_chat.dialect import OpenAIChatDialect
 from goaitools_py.states import inspect_state, read_history
 from goaitools_py.testing import Calls, ScriptedBackend
 from goaitools_py.turn.outages import Outages

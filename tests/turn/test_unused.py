@@ -31,7 +31,7 @@ OFF = (
     "chat/hand_off.py",
     "types/showing.py",
     "backends/gate.py",
-    "backends/gating.py",
+    "backends/gate.py",
     "open_turn/inner.py",
     "turn/answer.py",
     "testing/cassette.py",

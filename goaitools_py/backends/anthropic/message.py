@@ -13,7 +13,7 @@ from typing import Any
 from ...base import rawjson
 from ...types.messages import Document, Image, Message, Part, Text, ToolCall
 from ...types.render import read_event, read_system, read_text
-from .toolsets import member_call
+from .results import member_call
 
 __all__ = ["read_entry"]
 

@@ -63,8 +63,8 @@ from ..wire.bill import cost_of
 from ..wire.envelope import Envelope
 from ..wire.tolerance import members_of, object_of
 from .bill import asides_of, billed, context_of, usage_of
-from .remnants import marks_of
-from .toolsets import member_call
+from .history_needs import marks_of
+from .results import member_call
 
 __all__ = [
     "ANTHROPIC_FAMILIES",

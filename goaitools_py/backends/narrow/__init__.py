@@ -34,9 +34,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ...base.values import Value
-from . import anthropic, openai_chat, openai_responses
-from .common import Change, Narrow
-from .distinct import distinct
+from ..anthropic import narrow as anthropic
+from ..openai_chat import narrow as openai_chat
+from ..openai_responses import narrow as openai_responses
+from ..wire.narrowing import Change, Narrow
+from ..wire.unique_calls import distinct
 
 __all__ = ["Change", "Narrow", "Narrowed", "distinct", "is_read", "narrowed"]
 

@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from . import anthropic, openai_chat, openai_responses
-from .common import Frame, parsed
+from ..anthropic import rules as anthropic
+from ..openai_chat import rules as openai_chat
+from ..openai_responses import rules as openai_responses
+from ..wire.tolerance import Frame, parsed
 
 __all__ = ["WIRES", "check_entry", "check_history"]
 

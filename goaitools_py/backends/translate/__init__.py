@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ...types.messages import ToolCall
-from . import anthropic, openai_chat, openai_responses
-from .pieces import Piece
+from ..anthropic import translate as anthropic
+from ..openai_chat import translate as openai_chat
+from ..openai_responses import translate as openai_responses
+from ..wire.pieces import Piece
 
 __all__ = ["most_name", "pieces_of", "written"]
 

@@ -7,21 +7,26 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from ...base import rawjson
+from ...base.rawjson import RawJSONError, loads
 
 __all__ = [
     "MAX_COUNT",
+    "Frame",
     "as_dict",
     "as_str",
     "count",
     "data_url",
     "decoded",
     "is_hollow",
+    "is_name",
+    "listed",
     "members_of",
     "object_of",
+    "parsed",
 ]
 
 
@@ -83,3 +88,31 @@ def decoded(encoded: str) -> bytes | None:
         return base64.b64decode(encoded)
     except (binascii.Error, ValueError):
         return None
+
+
+class Frame(NamedTuple):
+    """The options of `rules.check_history`, for the rules of every provider API."""
+
+    open_calls: Sequence[str]
+    open_end: bool
+    unique_ids: bool
+
+
+def parsed(entry: Mapping[str, Any] | bytes) -> object:
+    """The entry's JSON value; None if it is not JSON."""
+    if not isinstance(entry, bytes):
+        return entry
+    try:
+        return loads(entry)
+    except RawJSONError:
+        return None
+
+
+def is_name(value: object) -> bool:
+    """True for text that is not empty."""
+    return isinstance(value, str) and value != ""
+
+
+def listed(ids: Iterable[str]) -> str:
+    """The ids as a text for a sentence."""
+    return ", ".join(sorted(map(repr, ids)))

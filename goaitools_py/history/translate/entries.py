@@ -16,11 +16,11 @@ from itertools import groupby
 from typing import Final
 
 from ...backends import translate
-from ...backends.atoms import failed_calls
+from ...backends.anthropic.results import failed_calls
 from ...backends.base import Dialect
 from ...backends.read_entries import read_entries
-from ...backends.translate.pieces import Called, Lost, Piece, call_id, reply_text
 from ...backends.wire.answer import clean_name
+from ...backends.wire.pieces import Called, Lost, Piece, call_id, reply_text
 from ...backends.wire.request import placeholder
 from ...base.values import Value, replace
 from ...state.letters import ASSISTANT, TOOL, letter_of

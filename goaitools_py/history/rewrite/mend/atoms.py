@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from ....backends.atoms import apart, together
+from ....backends.anthropic.results import apart, together
 from ....backends.base import Dialect
 from ....base.values import Value, field
 from ....state.letters import letter_of

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from ....backends import rules
-from ....backends.atoms import failed_calls
+from ....backends.anthropic.results import failed_calls
 from ....base import rawjson
 from ....base.values import replace
 from ....types.messages import Message, ResultFlag, ToolCall, ToolResult

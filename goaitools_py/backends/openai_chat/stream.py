@@ -20,9 +20,10 @@ from ...types.messages import Usage
 from ...types.render import Halves, plain
 from ..base import Delta, Fault, ProtocolFault, Reply
 from ..http.sse import EventSplitter, EventTooLongError
+from ..openai.odd_replies import BESIDE
 from ..wire.answer import BROKEN_OFF, broken_off, error_fault, left_over, misplaced_error
 from ..wire.bill import merged
-from ..wire.envelope import REFUSALS
+from ..wire.envelope import REFUSALS, shallow
 from ..wire.growing import (
     NULL,
     Calls,
@@ -35,9 +36,7 @@ from ..wire.growing import (
     with_members,
     written,
 )
-from ..wire.nesting import shallow
-from .chat_reply import RawReply, ended_by, reply_of, usage_of
-from .sources import BESIDE
+from .reply import RawReply, ended_by, reply_of, usage_of
 
 __all__ = ["ChatDecoder"]
 

@@ -26,25 +26,30 @@ from ...types.tools import ProviderTool, ToolSpec
 from ..base import Fault, Fitted, ModelRequest, Reply, RequestParts, StreamDecoder
 from ..capabilities import Capabilities, capabilities
 from ..http.faults import http_fault
-from ..wire.context_edits import anthropic_edits, check_host, usable_at_anthropic
-from ..wire.extra_body import WRITTEN_HERE, encoded, with_extra
+from ..wire.envelope import read_again
 from ..wire.fitting import Fitting
-from ..wire.nesting import read_again
-from ..wire.other_endpoint import count_of, cut_down
-from ..wire.request import body_of, tool_list
+from ..wire.request import (
+    WRITTEN_HERE,
+    body_of,
+    check_context_edits,
+    count_of,
+    cut_down,
+    encoded,
+    tool_list,
+    with_extra,
+)
 from ..wire.schema_refusals import refuse_at_anthropic
 from ..wire.strict_schema import anthropic_strict
-from . import compaction
+from . import context_edits, writing
 from . import reply as reading
-from . import written as writing
-from .compaction import COMPACTION_BETA
+from .context_edits import COMPACTION_BETA, anthropic_edits, usable_at_anthropic
 from .fit import fit
+from .history_needs import betas_of, sent_without_tools
 from .message import read_entry
-from .remnants import betas_of, sent_without_tools
 from .reply import ANTHROPIC_FAMILIES
-from .sent import began_unthinking, marked, marked_last, opened, placed
+from .results import output_block, result_block
+from .sent_history import began_unthinking, marked, marked_last, opened, placed
 from .stream import AnthropicDecoder
-from .toolsets import output_block, result_block
 
 __all__ = ["AnthropicDialect"]
 
@@ -219,7 +224,7 @@ class AnthropicDialect(Value, frozen=True):
             for beta in betas_of(parts.carried, _betas(headers)):
                 _add_beta(headers, beta)
             history = sent_without_tools(history, parts.carried, members["tools"])
-        if compaction.begins_compacted(history):
+        if context_edits.begins_compacted(history):
             _add_beta(headers, COMPACTION_BETA)
         else:
             history = opened(history)
@@ -264,7 +269,7 @@ class AnthropicDialect(Value, frozen=True):
         """The member that asks the provider for context edits, and the betas that it needs."""
         if not wanted:
             return {}, []
-        check_host(self.family, ANTHROPIC_FAMILIES)
+        check_context_edits(self.family, ANTHROPIC_FAMILIES)
         edits, betas = anthropic_edits(wanted)
         return {"context_management": edits}, betas
 
@@ -331,11 +336,11 @@ class AnthropicDialect(Value, frozen=True):
 
     def compacted(self, body: bytes) -> Reply:
         """The message that replaces the history from now on. Raises `ProtocolFault`."""
-        return read_again(body, compaction.compacted)
+        return read_again(body, context_edits.compacted)
 
     def is_boundary(self, entry: bytes) -> bool:
         """True if the entry is a message with a block that replaces everything before it."""
-        return compaction.is_boundary(entry)
+        return context_edits.is_boundary(entry)
 
     # ------------------------------------------------------------------------------------ reading
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from .common import Frame, is_name, listed, parsed
+from ..wire.tolerance import Frame, is_name, listed, parsed
 
 __all__ = ["entry_problems", "problems"]
 

@@ -75,8 +75,8 @@ from ...types.citations import Citation, citation_of
 from ...types.messages import CallKind, ToolCall, Usage
 from ...types.render import plain, plain_bytes
 from ..base import ProtocolFault, Reply
+from ..openai.odd_replies import BESIDE, cited, has_odd_content, mended_content
 from ..rules import check_entry
-from ..rules.openai_chat import entry_problems, is_silent
 from ..wire.answer import (
     BROKEN_OFF,
     OPENAI_FAMILIES,
@@ -92,10 +92,9 @@ from ..wire.answer import (
 from ..wire.bill import consumed, cost_of, merged
 from ..wire.envelope import Envelope
 from ..wire.tolerance import as_dict, as_str, count, is_hollow, object_of
-from .chat_message import call_of, spoken
-from .mended import has_odd_content, mended_content
+from .message import call_of, spoken
+from .rules import entry_problems, is_silent
 from .sound import carried_of, has_sound, transcript_of
-from .sources import BESIDE, cited
 
 __all__ = [
     "RawReply",

@@ -45,7 +45,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from ...base import rawjson
-from .common import Change, Edit, Ids, Narrow, clean_name, digest_id, each, note, object_in, word
+from ..wire.narrowing import Change, Edit, Ids, Narrow, clean_name, digest_id, each, note, object_in, word
 
 __all__ = ["history"]
 

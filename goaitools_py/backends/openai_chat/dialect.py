@@ -19,18 +19,18 @@ from ...types.tools import ProviderTool, ToolSpec
 from ..base import Fault, Fitted, ModelRequest, Reply, RequestParts, StreamDecoder
 from ..capabilities import capabilities
 from ..http.faults import http_fault
+from ..openai.fit import fit
 from ..wire import request as writing
 from ..wire.answer import OPENAI_FAMILIES
-from ..wire.extra_body import WRITTEN_HERE, encoded, with_extra
+from ..wire.envelope import read_again
 from ..wire.fitting import Fitting
-from ..wire.nesting import read_again
+from ..wire.request import WRITTEN_HERE, encoded, with_extra
 from ..wire.schema_refusals import refuse_at_openai
 from ..wire.strict_schema import openai_strict
-from . import chat_reply as reading
+from . import reply as reading
 from . import sound
-from .chat_message import read_entry
-from .chat_stream import ChatDecoder
-from .fit import fit
+from .message import read_entry
+from .stream import ChatDecoder
 
 __all__ = ["OpenAIChatDialect"]
 

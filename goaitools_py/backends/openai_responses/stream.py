@@ -19,10 +19,9 @@ from ...types.render import Halves, plain
 from ..base import Delta, Fault, ProtocolFault, Reply
 from ..http.sse import EventSplitter, EventTooLongError
 from ..wire.answer import left_over
-from ..wire.envelope import Envelope
-from ..wire.nesting import shallow
-from .responses_item import BETWEEN
-from .responses_reply import RawReply, failure, read_response, reply_of, said_in
+from ..wire.envelope import Envelope, shallow
+from .items import BETWEEN
+from .reply import RawReply, failure, read_response, reply_of, said_in
 
 __all__ = ["ResponsesDecoder"]
 

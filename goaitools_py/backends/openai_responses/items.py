@@ -1,7 +1,9 @@
-"""Reads items of the Responses API as neutral values: roles, parts, calls, reasoning, events.
+"""Reads items of the Responses API as neutral values, and changes items of an impossible shape.
 
 Owns: the content of an item, and which items together are one message.
 Must never know: the stored form or the sent form.
+
+No server should send an item of an impossible shape. The table of its changes is in `reply`.
 """
 
 from __future__ import annotations
@@ -12,10 +14,25 @@ from typing import Any, Final, Literal
 from ...base import rawjson
 from ...types.messages import Document, Image, Message, Part, Role, Text, ToolCall, media_type_of
 from ...types.render import read_event, read_text
+from ..base import ProtocolFault
+from ..openai.odd_replies import has_odd_content, mended_content
 from ..wire.tolerance import as_dict, as_str, data_url
-from . import responses_client as client
+from . import client_calls as client
+from .rules import entry_problems
 
-__all__ = ["BETWEEN", "CALLS", "call_of", "is_refused", "kind_of", "read_entries", "spoken", "thought"]
+__all__ = [
+    "BETWEEN",
+    "CALLS",
+    "SPEAKERS",
+    "call_of",
+    "is_odd_item",
+    "is_refused",
+    "kind_of",
+    "mended_item",
+    "read_entries",
+    "spoken",
+    "thought",
+]
 
 CALLS: Final[Mapping[str, tuple[Literal["function", "custom"], str]]] = {
     "function_call": ("function", "arguments"),
@@ -218,3 +235,52 @@ def call_of(item: Mapping[str, Any]) -> ToolCall:
     return ToolCall(
         id=as_str(item.get("call_id")), name=as_str(item.get("name")), arguments=arguments or "", kind=kind
     )
+
+
+_SPEAKING: Final = ("assistant", "user", "system", "developer")
+
+
+SPEAKERS: Final = ("assistant",)
+"""Roles that a message of a reply may have. A tuple, because the value to look up may be unhashable."""
+
+
+def is_odd_item(item: Mapping[str, Any], speakers: Sequence[str] = SPEAKERS) -> bool:
+    """True for an item of an impossible shape, such as a message with a role outside of `speakers`."""
+    kind = item.get("type")
+    if _has_odd_id(item):
+        return True
+    if kind == "message":
+        content = item.get("content")
+        return item.get("role") not in speakers or content is None or has_odd_content(content)
+    if not isinstance(kind, str) or kind in ("", *_SPEAKING):
+        return True
+    return next(entry_problems(item), None) is not None
+
+
+def _has_odd_id(item: Mapping[str, Any]) -> bool:
+    id = item.get("id")
+    return id is not None and not isinstance(id, str)
+
+
+def mended_item(entry: bytes, item: Mapping[str, Any], speakers: Sequence[str] = SPEAKERS) -> bytes:
+    """The item in a form that can be sent back.
+
+    Raises:
+        ProtocolFault: The item has no type and is not a message.
+    """
+    changed: dict[str, bytes] = {}
+    kind = item.get("type")
+    if not isinstance(kind, str) or kind in ("", "message", *_SPEAKING):
+        if "content" not in item and kind != "message":
+            raise ProtocolFault("an item of the answer is neither a message nor of any type")
+        changed["type"] = b'"message"'
+        if item.get("role") not in speakers:
+            changed["role"] = b'"assistant"'
+        if item.get("content") is None:
+            changed["content"] = b"[]"
+        elif has_odd_content(item["content"]):
+            changed["content"] = mended_content(rawjson.members(entry)["content"], text_type="output_text")
+    elif kind == "reasoning" and not isinstance(item.get("summary"), list):
+        changed["summary"] = b"[]"
+    entry = rawjson.without(entry, {"id"}) if _has_odd_id(item) else entry
+    return rawjson.replaced(entry, changed) if changed else entry

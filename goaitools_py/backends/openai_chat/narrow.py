@@ -38,8 +38,20 @@ from functools import partial
 from typing import Any, Final
 
 from ...base import rawjson
-from ..rules.openai_chat import is_silent
-from .common import Change, Edit, Ids, Narrow, clean_name, digest_id, each, note, object_in, text_in, word
+from ..wire.narrowing import (
+    Change,
+    Edit,
+    Ids,
+    Narrow,
+    clean_name,
+    digest_id,
+    each,
+    note,
+    object_in,
+    text_in,
+    word,
+)
+from .rules import is_silent
 
 __all__ = ["history"]
 

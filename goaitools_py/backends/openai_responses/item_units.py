@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from ...base import rawjson
 from ..wire.tolerance import as_str
-from . import responses_client as client
-from .responses_item import CALLS, kind_of, spoken
+from . import client_calls as client
+from .items import CALLS, kind_of, spoken
 
 __all__ = [
     "ANSWERS",

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from ...base import rawjson
-from .common import Change, Edit, Narrow, each, fresh_id, object_in, word
+from .narrowing import Change, Edit, Narrow, each, fresh_id, object_in, word
 
 __all__ = ["distinct"]
 

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from ...base import rawjson
 from ...types.messages import ToolCall
-from ..openai import responses_client as client
-from ..openai.responses_item import BETWEEN, CALLS, call_of, kind_of, spoken
+from ..wire.pieces import Called, Lost, Piece, Said, hosted, outcome
 from ..wire.tolerance import as_dict
-from .pieces import Called, Lost, Piece, Said, hosted, outcome
+from . import client_calls as client
+from .items import BETWEEN, CALLS, call_of, kind_of, spoken
 
 __all__ = ["MOST_NAME", "pieces", "written"]
 

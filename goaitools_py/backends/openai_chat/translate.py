@@ -10,9 +10,9 @@ from typing import Any
 
 from ...base import rawjson
 from ...types.messages import ToolCall
-from ..openai.chat_message import call_of
+from ..wire.pieces import Called, Lost, Piece, Said
 from ..wire.tolerance import as_dict, as_str, is_hollow
-from .pieces import Called, Lost, Piece, Said
+from .message import call_of
 
 __all__ = ["MOST_NAME", "pieces", "written"]
 

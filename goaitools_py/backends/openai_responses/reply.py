@@ -38,7 +38,7 @@ name of a call              not ``[a-zA-Z0-9_-]{1,128}``       every later reque
 =========================== ================================== =========================================
 
 Calls are the items ``function_call`` and ``custom_tool_call``, and calls of provider tools that the client
-runs (see `responses_client`). A call that the server answered in the same output does not count and is not
+runs (see `client_calls`). A call that the server answered in the same output does not count and is not
 run. The reply's calls keep the arguments as the model wrote them, also if the stored ones differ, because the
 engine answers them. Everything else stays as it came:
 ``id``, ``status``, ``phase``, ``namespace``, ``caller``, ``encrypted_content``, ``annotations``, unknown
@@ -60,6 +60,7 @@ from ...types.citations import Citation, citation_of
 from ...types.messages import ToolCall, Usage
 from ...types.render import plain, plain_bytes
 from ..base import Fault, ProtocolFault, Reply
+from ..openai.odd_replies import BESIDE, cited
 from ..rules import check_entry
 from ..wire.answer import (
     clean_name,
@@ -73,11 +74,21 @@ from ..wire.answer import (
 from ..wire.bill import consumed, cost_of
 from ..wire.envelope import Envelope, error_in
 from ..wire.tolerance import as_dict, as_str, count, members_of, object_of
-from . import responses_client as client
-from . import responses_units as units
-from .responses_item import BETWEEN, CALLS, call_of, is_refused, kind_of, read_entries, spoken, thought
-from .responses_mended import SPEAKERS, is_odd_item, mended_item
-from .sources import BESIDE, cited
+from . import client_calls as client
+from . import item_units as units
+from .items import (
+    BETWEEN,
+    CALLS,
+    SPEAKERS,
+    call_of,
+    is_odd_item,
+    is_refused,
+    kind_of,
+    mended_item,
+    read_entries,
+    spoken,
+    thought,
+)
 
 __all__ = [
     "RawReply",

@@ -173,8 +173,8 @@ def _references(content: Any) -> set[Any]:
 
 
 def _as_text(block: Mapping[str, Any]) -> bytes:
-    from ..translate.anthropic import pieces  # only a history whose tools are gone needs it
-    from ..translate.pieces import Said
+    from ..wire.pieces import Said
+    from .translate import pieces  # only a history whose tools are gone needs it
 
     entry = rawjson.dumps({"role": "assistant", "content": [dict(block)]})
     words = "".join(piece.text for piece in pieces([entry]) if isinstance(piece, Said))

@@ -29,7 +29,7 @@ other parts (fully)                  "Invalid value: 'input_image'. Supported va
 ===================================  ====================================================================
 
 An item that follows removed reasoning loses its id, or the server refuses it "without its required
-'reasoning' item". Records of a hosted tool's work need an id, so they go along; see `responses_units`.
+'reasoning' item". Records of a hosted tool's work need an id, so they go along; see `item_units`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,19 @@ from functools import partial
 from typing import Any, Final
 
 from ...base import rawjson
-from .common import Change, Edit, Ids, Narrow, clean_name, digest_id, each, note, object_in, text_in, word
+from ..wire.narrowing import (
+    Change,
+    Edit,
+    Ids,
+    Narrow,
+    clean_name,
+    digest_id,
+    each,
+    note,
+    object_in,
+    text_in,
+    word,
+)
 
 __all__ = ["history"]
 

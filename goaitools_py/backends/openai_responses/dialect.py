@@ -16,27 +16,35 @@ from typing import Any, ClassVar, Final, Literal
 from ...base import rawjson
 from ...base.values import Value, replace
 from ...types.context_edits import ContextEdit
-from ...types.messages import Audio, Document, Image, Message, Part, Text, ToolCall, ToolResult
-from ...types.render import BlockText, event_block, plain, user_text
+from ...types.messages import Image, Message, Text, ToolCall, ToolResult
+from ...types.render import event_block, plain
 from ...types.tools import ProviderTool, ToolSpec
 from ..base import Fault, Fitted, ModelRequest, ProtocolFault, Reply, RequestParts, StreamDecoder
 from ..capabilities import capabilities
 from ..http.faults import http_fault
+from ..openai.fit import LEAST_ON_RESPONSES, fit
 from ..wire import request as writing
 from ..wire.answer import OPENAI_FAMILIES
-from ..wire.context_edits import check_host, responses_edits, usable_on_responses
-from ..wire.extra_body import WRITTEN_HERE, Refused, encoded, with_extra
+from ..wire.envelope import read_again
 from ..wire.fitting import Fitting
-from ..wire.nesting import read_again
-from ..wire.other_endpoint import count_of, cut_down
+from ..wire.request import WRITTEN_HERE, Refused, check_context_edits, count_of, cut_down, encoded, with_extra
 from ..wire.schema_refusals import refuse_at_openai
 from ..wire.strict_schema import openai_strict
-from . import responses_client as client
-from . import responses_reply as reading
-from . import responses_units as units
-from .fit import LEAST_ON_RESPONSES, fit
-from .responses_item import CALLS, read_entries
-from .responses_stream import ResponsesDecoder
+from . import client_calls as client
+from . import item_units as units
+from . import reply as reading
+from .items import read_entries
+from .stream import ResponsesDecoder
+from .writing import (
+    call_item,
+    function_tool,
+    message_content,
+    output_item,
+    responses_edits,
+    result_item,
+    usable_on_responses,
+    written_choice,
+)
 
 __all__ = ["OpenAIResponsesDialect"]
 
@@ -123,10 +131,10 @@ class OpenAIResponsesDialect(Value, frozen=True):
             text = event_block(message.text, topic=message.topic, id=message.event_id)
             return [{"role": "user", "content": text}]
         if message.role == "user":
-            return [{"role": "user", "content": _content(message.parts)}]
+            return [{"role": "user", "content": message_content(message.parts)}]
         if message.role == "tool":
             return [
-                _output(
+                output_item(
                     "function_call_output",
                     message.tool_call_id or "",
                     message.parts,
@@ -140,7 +148,7 @@ class OpenAIResponsesDialect(Value, frozen=True):
         role = message.role if message.role == "assistant" else self._system
         text = plain(message.text)
         said = [{"role": role, "content": text}] if text or not message.tool_calls else []
-        return [*said, *map(_call, message.tool_calls)]
+        return [*said, *map(call_item, message.tool_calls)]
 
     @property
     def _system(self) -> str:
@@ -151,7 +159,7 @@ class OpenAIResponsesDialect(Value, frozen=True):
 
         Sound, and a picture that the provider does not take, becomes a line of text that says so.
         """
-        return [rawjson.dumps(_result(result, self.family in OPENAI_FAMILIES)) for result in results]
+        return [rawjson.dumps(result_item(result, self.family in OPENAI_FAMILIES)) for result in results]
 
     def waits_for(self, call: ToolCall) -> Literal["approval", "external"]:
         """Whether a provider tool's call waits for "approval" or "external"; see `RunsProviderTools`."""
@@ -171,7 +179,7 @@ class OpenAIResponsesDialect(Value, frozen=True):
 
     def tools(self, tools: Sequence[ToolSpec | ProviderTool]) -> bytes:
         """Encode the tool list; b"" without tools. For its order see `tool_list`."""
-        return writing.tool_list(tools, _function)
+        return writing.tool_list(tools, function_tool)
 
     def output(self, name: str, schema: Mapping[str, Any], *, strict: bool) -> bytes:
         """Encode ``text.format`` for answers in JSON; see `WritesOutput`.
@@ -227,9 +235,9 @@ class OpenAIResponsesDialect(Value, frozen=True):
                 values["reasoning"] = {"effort": value}
             elif name in ("tool_choice", "parallel_tool_calls"):
                 if parts.tools:  # without tools OpenAI refuses both
-                    values[name] = _tool_choice(value) if name == "tool_choice" else value
+                    values[name] = written_choice(value) if name == "tool_choice" else value
             elif name == "context_management":
-                check_host(self.family, OPENAI_FAMILIES)
+                check_context_edits(self.family, OPENAI_FAMILIES)
                 values[name] = responses_edits(value)
             elif name in _SETTINGS:
                 if name == "prompt_cache_key":
@@ -347,89 +355,3 @@ class OpenAIResponsesDialect(Value, frozen=True):
         if fault.kind == "rejected" and any(words in body for words in _SIGNATURE_WORDS):
             return replace(fault, kind="signature")
         return fault
-
-
-# ------------------------------------------------------------------------------------------- items
-
-
-_OUTPUTS: Final = {"function": "function_call_output", "custom": "custom_tool_call_output"}
-
-
-def _call(call: ToolCall) -> dict[str, Any]:
-    if call.kind == "provider":
-        return {**call.parsed, client.id_key(call.name): call.id}
-    item = next(item for item, (kind, _) in CALLS.items() if kind == call.kind)
-    return {"type": item, "call_id": call.id, "name": call.name, CALLS[item][1]: call.arguments}
-
-
-def _result(result: ToolResult, is_own: bool) -> dict[str, Any]:
-    if result.kind == "provider" and result.name in client.OUTPUTS:
-        return client.result_item(result.name, result.call_id, result.parts)
-    kind = _OUTPUTS.get(result.kind, "function_call_output")
-    return _output(kind, result.call_id, result.parts, is_own)
-
-
-def _output(type: str, call_id: str, parts: Sequence[Part], is_own: bool) -> dict[str, Any]:
-    content = [_result_part(part, is_own) for part in parts]
-    is_text = not content or (len(content) == 1 and content[0]["type"] == "input_text")
-    output = "".join(part["text"] for part in content) if is_text else content
-    return {"type": type, "call_id": call_id, "output": output}
-
-
-def _result_part(part: Part, is_own: bool) -> dict[str, Any]:
-    if isinstance(part, Text):
-        return {"type": "input_text", "text": user_text(part.text)}
-    if isinstance(part, Audio):
-        return {"type": "input_text", "text": writing.placeholder(part, "this provider takes no sound")}
-    if isinstance(part, Image) and (why := writing.image_problem(part, "openai-responses", is_strict=is_own)):
-        return {"type": "input_text", "text": writing.placeholder(part, why)}
-    return _media(part)
-
-
-def _content(parts: Sequence[Part]) -> str | list[dict[str, Any]]:
-    content = [_part(part) for part in parts]
-    if len(content) == 1 and content[0]["type"] == "input_text":
-        text: str = content[0]["text"]
-        return text
-    return content
-
-
-def _part(part: Part) -> dict[str, Any]:
-    match part:
-        case BlockText():
-            return {"type": "input_text", "text": part.text}
-        case Text():
-            return {"type": "input_text", "text": user_text(part.text)}
-        case Audio():
-            raise ValueError(
-                "the provider API 'openai-responses' takes no sound; use the provider API 'openai'"
-            )
-        case _:
-            return _media(part)
-
-
-def _media(part: Image | Document) -> dict[str, Any]:
-    url = plain(part.url) if part.data is None and part.url is not None else writing.inline_url(part)
-    if isinstance(part, Image):
-        return {"type": "input_image", "detail": part.detail or "auto", "image_url": url}
-    if part.data is None:
-        return {"type": "input_file", "file_url": url}
-    return {"type": "input_file", "filename": writing.file_name(part), "file_data": url}
-
-
-# ------------------------------------------------------------------------------------------- tools
-
-
-def _function(tool: ToolSpec) -> dict[str, Any]:
-    return {
-        "type": "function",
-        "name": tool.name,
-        "description": plain(tool.description),
-        "parameters": dict(tool.parameters),
-        # Always sent: without it the server makes schemas strict where it can, unlike Chat Completions.
-        "strict": tool.strict,
-    }
-
-
-def _tool_choice(choice: str) -> str | dict[str, Any]:
-    return choice if choice in writing.TOOL_CHOICES else {"type": "function", "name": choice}

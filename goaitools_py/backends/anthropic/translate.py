@@ -11,8 +11,8 @@ from typing import Any, Final
 from ...base import rawjson
 from ...types.messages import CallKind, ToolCall
 from ...types.render import argument_object, plain_json
+from ..wire.pieces import Called, Lost, Piece, Said, hosted, outcome
 from ..wire.tolerance import as_dict, as_str
-from .pieces import Called, Lost, Piece, Said, hosted, outcome
 
 __all__ = ["MOST_NAME", "pieces", "written"]
 
