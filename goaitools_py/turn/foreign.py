@@ -41,7 +41,7 @@ def load_own(plan: Plan) -> tuple[ConversationState, Converted | None]:
 
     Raises:
         StateProviderError: The state is of another provider API, and the options do not allow to convert it,
-            or this release does not know that API.
+            this release does not know that API, or a dialect cannot translate.
         StateError: The state cannot be read or converted.
     """
     dialect, options = plan.dialect, plan.options
@@ -58,7 +58,7 @@ def load_own(plan: Plan) -> tuple[ConversationState, Converted | None]:
     except StateProviderError as error:
         foreign = error
     source = plan.dialect_of(foreign.found) if options.on_foreign_state == "convert" else None
-    if source is None or plan.dialect_of(dialect.wire) is None:
+    if source is None:
         raise foreign
     state = load_state(
         plan.blob, codec=plan.codec, binding=options.binding, min_revision=options.min_revision

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ..backends.base import EditsContext, RequestParts
+from ..backends.base import RequestParts
+from ..backends.protocols import EditsContext
 from ..base.values import Value, field, replace
 from ..open_turn import journal
 from ..state.letters import SYSTEM

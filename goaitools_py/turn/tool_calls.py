@@ -16,7 +16,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from ..backends.base import Dialect, RunsProviderTools
+from ..backends.base import Dialect
+from ..backends.protocols import RunsProviderTools
 from ..base.again import once_more
 from ..base.values import Value, replace
 from ..open_turn import journal

@@ -6,7 +6,7 @@ request.
 
 from __future__ import annotations
 
-from .media import media_tokens
+from .media import MediaRates, media_tokens
 from .messages import Message, Text
 
 __all__ = ["TiktokenCounter"]
@@ -58,5 +58,5 @@ class TiktokenCounter:
         texts = [part.text for part in message.parts if isinstance(part, Text)]
         texts += [f"{call.name}{call.arguments}" for call in message.tool_calls]
         words = sum(len(self._encoding.encode(text, disallowed_special=())) for text in texts)
-        media = sum(media_tokens(part, "openai") for part in message.parts if not isinstance(part, Text))
+        media = sum(media_tokens(part, MediaRates()) for part in message.parts if not isinstance(part, Text))
         return _FRAME * (1 + len(message.tool_calls)) + words + media

@@ -14,7 +14,7 @@ import zstandard
 
 from goaitools_py.backends.anthropic.dialect import AnthropicDialect
 from goaitools_py.backends.base import ProtocolFault, Reply, RequestParts
-from goaitools_py.backends.rules import check_history
+from goaitools_py.testing import check_history
 from goaitools_py.types.messages import user
 
 Exchange = dict[str, Any]

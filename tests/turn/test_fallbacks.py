@@ -170,9 +170,10 @@ def test_only_a_provider_that_is_down_is_replaced(face: Face, fault: Exception, 
 
 
 class OwnDialect(OpenAIChatDialect, frozen=True):
-    """A provider API that no conversion knows."""
+    """A dialect without `TranslatesReplies`: no conversion can write a reply of it."""
 
     wire: ClassVar[str] = "of-another-package"
+    reply_pieces: ClassVar[Any] = None
 
 
 class OwnBackend:

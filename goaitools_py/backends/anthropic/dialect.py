@@ -14,18 +14,20 @@ on the last block of the last message. ``extra_body={"cache_control": {…}}`` c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from ...base import rawjson
 from ...base.values import Value, replace
 from ...types.context_edits import ContextEdit
 from ...types.messages import Message, ToolCall, ToolResult
 from ...types.render import plain
+from ...types.tokens import Frames
 from ...types.tools import ProviderTool, ToolSpec
-from ..base import Fault, Fitted, ModelRequest, Reply, RequestParts, StreamDecoder
-from ..capabilities import Capabilities, capabilities
+from ..base import Fault, ModelRequest, Reply, RequestParts, StreamDecoder
+from ..capabilities import capabilities
 from ..http.faults import http_fault
+from ..protocols import EntryView, Fitted, HistoryFrame, HostRules
 from ..wire.envelope import read_again
 from ..wire.fitting import Fitting
 from ..wire.request import (
@@ -40,16 +42,20 @@ from ..wire.request import (
 )
 from ..wire.schema_refusals import refuse_at_anthropic
 from ..wire.strict_schema import anthropic_strict
-from . import context_edits, writing
+from ..wire.tolerance import parsed
+from . import history_edits, writing
 from . import reply as reading
-from .context_edits import COMPACTION_BETA, anthropic_edits, usable_at_anthropic
-from .fit import fit
-from .history_needs import betas_of, sent_without_tools
+from .call_results import failed_calls, join_results, output_block, result_block, split_results
+from .fit import FRAMES, fit, is_claude, take_max_tokens, thinking_member, thinks_manually, unbound_thinking
+from .history_edits import COMPACTION_BETA, anthropic_edits, usable_at_anthropic
+from .history_needs import add_beta, betas_of, header_of, named_betas, sent_without_tools
 from .message import read_entry
 from .reply import ANTHROPIC_FAMILIES
-from .results import output_block, result_block
 from .sent_history import began_unthinking, marked, marked_last, opened, placed
 from .stream import AnthropicDecoder
+
+if TYPE_CHECKING:
+    from ..wire.reply_pieces import LossKind, Piece
 
 __all__ = ["AnthropicDialect"]
 
@@ -60,7 +66,6 @@ _VERSION: Final = "anthropic-version"
 _OLD: Final = "2023-06-01"
 """The version that compatible servers know. It is the last in which Anthropic took sampling settings."""
 
-_BETAS: Final = "anthropic-beta"
 _BINDING_BETA: Final = "thinking-binding-controls-2026-08-01"
 
 _COUNTED: Final = frozenset(
@@ -94,6 +99,9 @@ class AnthropicDialect(Value, frozen=True):
     """
 
     wire: ClassVar[str] = "anthropic"
+    frames: ClassVar[Frames] = FRAMES
+    longest_tool_name: ClassVar[int] = 128
+    losses: ClassVar[frozenset[LossKind]] = frozenset({"custom_call", "image_detail"})
 
     family: str = "anthropic"
     model: str = ""
@@ -198,17 +206,17 @@ class AnthropicDialect(Value, frozen=True):
                 "format": rawjson.loads(parts.output),
             }
         values = with_extra(values | edits, extra, refused=_REFUSED)
-        if _thinks_manually(values) and _is_claude(is_own, known) and began_unthinking(parts.history):
+        if thinks_manually(values) and is_claude(is_own, known) and began_unthinking(parts.history):
             values["thinking"] = {"type": "disabled"}
         checks = is_own or known.binds_thinking  # also through a gateway with another host name
-        if parts.drop_signed and checks and (thinking := _unbound(values.get("thinking"), known)):
+        if parts.drop_signed and checks and (thinking := unbound_thinking(values.get("thinking"), known)):
             values["thinking"] = thinking
-            _add_beta(headers, _BINDING_BETA)
-        if not is_own and _header(headers, _VERSION) is None:
+            add_beta(headers, _BINDING_BETA)
+        if not is_own and header_of(headers, _VERSION) is None:
             headers[_VERSION] = _OLD
         members = {
             "model": rawjson.dumps(parts.model),
-            "max_tokens": rawjson.dumps(_max_tokens(values, known)),
+            "max_tokens": rawjson.dumps(take_max_tokens(values, known)),
             "tools": parts.tools,
             "system": parts.preamble,
             "messages": b"",
@@ -219,13 +227,13 @@ class AnthropicDialect(Value, frozen=True):
         if parts.has_system:
             history = placed(history, natively=is_own and known.takes_system_messages)
         for beta in betas:
-            _add_beta(headers, beta)
+            add_beta(headers, beta)
         if parts.carried:
-            for beta in betas_of(parts.carried, _betas(headers)):
-                _add_beta(headers, beta)
+            for beta in betas_of(parts.carried, named_betas(headers)):
+                add_beta(headers, beta)
             history = sent_without_tools(history, parts.carried, members["tools"])
-        if context_edits.begins_compacted(history):
-            _add_beta(headers, COMPACTION_BETA)
+        if history_edits.begins_compacted(history):
+            add_beta(headers, COMPACTION_BETA)
         else:
             history = opened(history)
         if mark is not None:
@@ -249,7 +257,7 @@ class AnthropicDialect(Value, frozen=True):
             elif name == "reasoning_effort":
                 values["output_config"] = {"effort": value}
             elif name == "thinking_budget_tokens":
-                values["thinking"] = _thinking(value)
+                values["thinking"] = thinking_member(value)
             elif name == "stop":
                 values["stop_sequences"] = [value] if isinstance(value, str) else list(value)
             elif name not in ("model", "tool_choice", "parallel_tool_calls"):
@@ -257,7 +265,7 @@ class AnthropicDialect(Value, frozen=True):
                     f"the provider API 'anthropic' has no setting {name!r}; send a server's own by extra_body"
                 )
         if parts.tools:
-            if (choice := _tool_choice(settings, forbid=parts.forbid_tools)) is not None:
+            if (choice := writing.written_choice(settings, forbid=parts.forbid_tools)) is not None:
                 values["tool_choice"] = choice
             if "container" in parts.carried:  # without tools there is nothing to run in it
                 values["container"] = parts.carried["container"]
@@ -281,7 +289,7 @@ class AnthropicDialect(Value, frozen=True):
             return ()
         thinking = settings.get("extra_body", {}).get("thinking")
         if thinking is None and "thinking_budget_tokens" in settings:
-            thinking = _thinking(settings["thinking_budget_tokens"])
+            thinking = thinking_member(settings["thinking_budget_tokens"])
         thinks = isinstance(thinking, Mapping) and thinking.get("type") in ("adaptive", "enabled")
         return usable_at_anthropic(edits, thinks=thinks)
 
@@ -296,7 +304,7 @@ class AnthropicDialect(Value, frozen=True):
 
     def _samples(self, headers: Mapping[str, str]) -> bool:
         """True if the host takes sampling settings: one of Anthropic's does so in an old version."""
-        return self.family not in ANTHROPIC_FAMILIES or _header(headers, _VERSION) == _OLD
+        return self.family not in ANTHROPIC_FAMILIES or header_of(headers, _VERSION) == _OLD
 
     def _mark(self, members: dict[str, bytes], history: Sequence[bytes], mark: bytes) -> Sequence[bytes]:
         """Set the cache marks of a request; return the history to send. Marks on the caller's own tools count
@@ -330,17 +338,17 @@ class AnthropicDialect(Value, frozen=True):
         wish = {"type": "summarize"} | ({"instructions": instructions} if instructions else {})
         extra = {**settings.get("extra_body", {}), "compaction": wish, "context_management": None}
         headers = dict(settings.get("extra_headers", {}))
-        _add_beta(headers, COMPACTION_BETA)
+        add_beta(headers, COMPACTION_BETA)
         settings |= {"extra_body": extra, "extra_headers": headers}
         return self.request(replace(parts, settings=settings, stream=False, forbid_tools=False))
 
     def compacted(self, body: bytes) -> Reply:
         """The message that replaces the history from now on. Raises `ProtocolFault`."""
-        return read_again(body, context_edits.compacted)
+        return read_again(body, history_edits.compacted)
 
     def is_boundary(self, entry: bytes) -> bool:
         """True if the entry is a message with a block that replaces everything before it."""
-        return context_edits.is_boundary(entry)
+        return history_edits.is_boundary(entry)
 
     # ------------------------------------------------------------------------------------ reading
 
@@ -388,81 +396,60 @@ class AnthropicDialect(Value, frozen=True):
         """Classify an error response."""
         return http_fault(status, headers, body)
 
+    # ---------------------------------------------------------------------------- optional protocols
 
-# ------------------------------------------------------------------------------------------ settings
+    def history_problems(
+        self, entries: Sequence[Mapping[str, Any] | bytes], frame: HistoryFrame
+    ) -> Iterable[str]:
+        """The known rules that a history breaks; see `ChecksHistory`."""
+        from .rules import problems
 
+        return problems(entries, frame)
 
-def _thinking(budget: int) -> dict[str, Any]:
-    return {"type": "enabled", "budget_tokens": budget} if budget else {"type": "disabled"}
+    def entry_problems(self, entry: Mapping[str, Any] | bytes) -> Iterable[str]:
+        """The known rules that one entry breaks at any position; see `ChecksHistory`."""
+        from .rules import entry_problems
 
+        return entry_problems(parsed(entry))
 
-def _thinks_manually(values: Mapping[str, Any]) -> bool:
-    thinking = values.get("thinking")
-    return isinstance(thinking, Mapping) and thinking.get("type") == "enabled"
+    def history_view(self, entries: Sequence[bytes], rules: HostRules) -> Iterable[EntryView]:
+        """The entries as api.anthropic.com takes them; see `ViewsHistory`."""
+        from .narrow import history
 
+        return history(entries, rules.fully)
 
-def _is_claude(is_own: bool, known: Capabilities) -> bool:
-    """True if the request goes to Anthropic's models, judged by the host and the model's name."""
-    return is_own or known.binds_thinking is not None
+    def unique_calls(self, entries: Sequence[bytes]) -> Sequence[EntryView]:
+        """The entries with unique ids for answered calls; see `ViewsHistory`."""
+        from .narrow import unique_calls
 
+        return unique_calls(entries)
 
-def _unbound(thinking: object, known: Capabilities) -> dict[str, Any] | None:
-    """A thinking configuration that lets the server drop blocks; None if the type has no member for it."""
-    if known.binds_thinking is False:
-        return None
-    given = {"type": "adaptive"} if thinking is None else thinking
-    if not isinstance(given, Mapping) or given.get("type") not in ("adaptive", "enabled"):
-        return None
-    own = given.get("block_binding")
-    binding = {**(own if isinstance(own, Mapping) else {}), "prefix_mismatch_behavior": "drop_block"}
-    return {**given, "block_binding": binding}
+    def reply_pieces(self, entries: Sequence[bytes]) -> Iterable[Piece]:
+        """The pieces of one reply, in order; see `TranslatesReplies`."""
+        from .translate import reply_pieces
 
+        return reply_pieces(entries)
 
-def _max_tokens(values: dict[str, Any], known: Capabilities) -> int:
-    """Take the output limit out of the values. The default is the model's, added to a thinking budget."""
-    given: int | None = values.pop("max_tokens", None)
-    thinking = values.get("thinking")
-    budget = thinking.get("budget_tokens") if isinstance(thinking, Mapping) else None
-    if not isinstance(budget, int):
-        budget = 0
-    if given is None:
-        default, most = known.default_output_tokens, known.max_output_tokens
-        wanted = default if default > budget else budget + default
-        return wanted if most is None or most <= budget else min(wanted, most)
-    if budget and given <= budget:
-        raise ValueError(
-            f"max_output_tokens={given} leaves nothing beside the thinking budget of {budget} tokens, "
-            "which counts towards it: raise the limit or lower the budget"
-        )
-    return given
+    def write_reply(self, text: str, calls: Sequence[ToolCall]) -> tuple[list[bytes], int]:
+        """A reply as entries, and its odd arguments; see `TranslatesReplies`."""
+        from .translate import write_reply
 
+        return write_reply(text, calls)
 
-def _tool_choice(settings: Mapping[str, Any], *, forbid: bool) -> dict[str, Any] | None:
-    choice = "none" if forbid else settings.get("tool_choice")
-    if choice == "none":
-        return {"type": "none"}
-    one_at_most = settings.get("parallel_tool_calls") is False
-    if choice is None and not one_at_most:
-        return None
-    kind = {None: "auto", "auto": "auto", "required": "any"}.get(choice)
-    written = {"type": kind} if kind else {"type": "tool", "name": choice}
-    return written | ({"disable_parallel_tool_use": True} if one_at_most else {})
+    def call_id(self, id: str, *, taken: bool = False) -> str:
+        """The id of a call on this provider API; see `TranslatesReplies`."""
+        from .translate import call_id
 
+        return call_id(id, taken=taken)
 
-# ------------------------------------------------------------------------------------------- headers
+    def split_results(self, entry: bytes) -> list[bytes]:
+        """One entry for each result of an entry; see `SplitsResults`."""
+        return split_results(entry)
 
+    def join_results(self, results: Sequence[bytes]) -> list[bytes]:
+        """One entry for all results of an exchange; see `SplitsResults`."""
+        return join_results(results)
 
-def _header(headers: Mapping[str, str], name: str) -> str | None:
-    return next((value for key, value in headers.items() if key.lower() == name), None)
-
-
-def _betas(headers: Mapping[str, str]) -> list[str]:
-    """The betas that the headers name."""
-    return [name.strip() for name in (_header(headers, _BETAS) or "").split(",") if name.strip()]
-
-
-def _add_beta(headers: dict[str, str], beta: str) -> None:
-    """Add a beta to those that the caller's headers name."""
-    key = next((key for key in headers if key.lower() == _BETAS), _BETAS)
-    known = _betas(headers)
-    headers[key] = ",".join(known if beta in known else [*known, beta])
+    def failed_calls(self, entry: bytes) -> frozenset[str]:
+        """The ids of the calls that the entry marks as failed; see `SplitsResults`."""
+        return failed_calls(entry)

@@ -35,7 +35,16 @@ from typing import Any, Final
 
 from ...base import rawjson
 
-__all__ = ["betas_beside", "betas_of", "marks_of", "sent_without_tools"]
+__all__ = [
+    "BETAS_HEADER",
+    "add_beta",
+    "betas_beside",
+    "betas_of",
+    "header_of",
+    "marks_of",
+    "named_betas",
+    "sent_without_tools",
+]
 
 _COMPACTED: Final = "compacted"
 _MCP, _LISTING, _ADVISOR, _FALLBACK = "mcp", "mcp listing", "advisor", "fallback"
@@ -173,9 +182,32 @@ def _references(content: Any) -> set[Any]:
 
 
 def _as_text(block: Mapping[str, Any]) -> bytes:
-    from ..wire.pieces import Said
-    from .translate import pieces  # only a history whose tools are gone needs it
+    from ..wire.reply_pieces import Said
+    from .translate import reply_pieces  # only a history whose tools are gone needs it
 
     entry = rawjson.dumps({"role": "assistant", "content": [dict(block)]})
-    words = "".join(piece.text for piece in pieces([entry]) if isinstance(piece, Said))
+    words = "".join(piece.text for piece in reply_pieces([entry]) if isinstance(piece, Said))
     return rawjson.dumps({"type": "text", "text": words})
+
+
+# ------------------------------------------------------------------------------------------- headers
+
+
+BETAS_HEADER: Final = "anthropic-beta"
+
+
+def header_of(headers: Mapping[str, str], name: str) -> str | None:
+    """A header in any case of its name; None if it is missing."""
+    return next((value for key, value in headers.items() if key.lower() == name), None)
+
+
+def named_betas(headers: Mapping[str, str]) -> list[str]:
+    """The betas that the headers name."""
+    return [name.strip() for name in (header_of(headers, BETAS_HEADER) or "").split(",") if name.strip()]
+
+
+def add_beta(headers: dict[str, str], beta: str) -> None:
+    """Add a beta to those that the caller's headers name."""
+    key = next((key for key in headers if key.lower() == BETAS_HEADER), BETAS_HEADER)
+    known = named_betas(headers)
+    headers[key] = ",".join(known if beta in known else [*known, beta])

@@ -45,9 +45,22 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from ...base import rawjson
-from ..wire.narrowing import Change, Edit, Ids, Narrow, clean_name, digest_id, each, note, object_in, word
+from ..protocols import Change, EntryView
+from ..wire.narrowing import (
+    AnsweredIds,
+    Edit,
+    Ids,
+    clean_name,
+    digest_id,
+    distinct,
+    each,
+    ids_of,
+    note,
+    object_in,
+    word,
+)
 
-__all__ = ["history"]
+__all__ = ["history", "unique_calls"]
 
 _ID: Final = re.compile(r"[a-zA-Z0-9_-]+")
 _HOSTED: Final = {"server_tool_use": re.compile(r"srvtoolu_[a-zA-Z0-9_]+"), "mcp_tool_use": _ID}
@@ -113,7 +126,7 @@ def _call_id(id: str) -> str:
     return id if not id or _ID.fullmatch(id) else digest_id(id)
 
 
-def history(entries: Sequence[bytes], fully: bool) -> Iterator[Narrow]:
+def history(entries: Sequence[bytes], fully: bool) -> Iterator[EntryView]:
     """Each message as Anthropic takes it."""
     views = [object_in(entry) for entry in entries]
     blocks = [block for view in views if view is not None for block in _listed(view.get("content"))]
@@ -127,11 +140,11 @@ def history(entries: Sequence[bytes], fully: bool) -> Iterator[Narrow]:
     frame = _Frame(fully, ids, drops_marks=marks > spare, hosted=hosted)
     for entry, view in zip(entries, views, strict=True):
         if view is None:
-            yield Narrow(entry)
+            yield EntryView(entry)
             continue
         log: list[Change] = []
         ids.begin()
-        yield Narrow(_message(entry, view, log, frame), log, ids.changed)
+        yield EntryView(_message(entry, view, log, frame), log, ids.changed)
 
 
 def _listed(content: object) -> list[dict[str, Any]]:
@@ -238,3 +251,35 @@ def _citation(raw: bytes, *, log: list[Change]) -> bytes:
 def _noted(kind: str, log: list[Change]) -> bytes:
     log.append("left_out")
     return rawjson.dumps({"type": "text", "text": note(kind)})
+
+
+# ----------------------------------------------------------------------------------------- repeated ids
+
+
+def unique_calls(entries: Sequence[bytes]) -> list[EntryView]:
+    """The entries with unique ids for answered calls; see `ViewsHistory`."""
+    return distinct(entries, _ids_called, _rename_calls)
+
+
+def _ids_called(view: Mapping[str, Any]) -> Iterator[str]:
+    content = view.get("content")
+    blocks = [one for one in content if isinstance(one, dict)] if isinstance(content, list) else []
+    yield from ids_of([one for one in blocks if one.get("type") == "tool_use"], "id")
+
+
+def _rename_calls(edit: Edit, view: Mapping[str, Any], ids: AnsweredIds) -> None:
+    if isinstance(view.get("content"), list):
+        edit.put("content", each(edit.members["content"], partial(_rename_block, edit.log, ids)), None)
+
+
+def _rename_block(log: list[Change], ids: AnsweredIds, raw: bytes) -> bytes:
+    view = object_in(raw)
+    kind = word(view, "type") if view is not None else ""
+    if kind not in ("tool_use", "tool_result"):
+        return raw
+    edit = Edit(raw, log)
+    if kind == "tool_use":
+        ids.call(edit, "id")
+    else:
+        ids.result(edit, "tool_use_id")
+    return edit.done()

@@ -20,7 +20,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..wire.tolerance import Frame, is_name, listed, parsed
+from ..protocols import HistoryFrame
+from ..wire.tolerance import is_name, listed, parsed
 
 __all__ = ["entry_problems", "problems"]
 
@@ -29,7 +30,7 @@ _THINKING = ("thinking", "redacted_thinking")
 _HOSTED = ("server_tool_use", "mcp_tool_use")
 
 
-def problems(messages: Iterable[Mapping[str, Any] | bytes], frame: Frame) -> Iterator[str]:
+def problems(messages: Iterable[Mapping[str, Any] | bytes], frame: HistoryFrame) -> Iterator[str]:
     """The problems for which a server of this provider API refuses a history."""
     waiting = set(frame.open_calls)
     families: dict[str, object] = {}

@@ -26,7 +26,7 @@ from ..wire.bill import merged
 from ..wire.envelope import REFUSALS, Envelope, read_again, shallow
 from ..wire.growing import joined
 from ..wire.tolerance import members_of
-from .bill import billed
+from .consumption import billed
 from .reply import GUARDRAIL, RawReply, is_object, reply_of
 
 __all__ = ["AnthropicDecoder"]

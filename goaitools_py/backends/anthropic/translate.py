@@ -5,25 +5,25 @@ Owns: the content of each block of this provider API. Must never know: another p
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from ...base import rawjson
 from ...types.messages import CallKind, ToolCall
 from ...types.render import argument_object, plain_json
-from ..wire.pieces import Called, Lost, Piece, Said, hosted, outcome
+from ..wire.reply_pieces import Called, Lost, Piece, Said, hosted, id_of_call, outcome
 from ..wire.tolerance import as_dict, as_str
 
-__all__ = ["MOST_NAME", "pieces", "written"]
+__all__ = ["call_id", "reply_pieces", "write_reply"]
 
-MOST_NAME = 128
-"""The longest name of a tool."""
+_CALL_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # "should match '^[a-zA-Z0-9_-]+$'"
 
 _THINKING: Final = ("thinking", "redacted_thinking")
 _HOSTED: Final = ("server_tool_use", "mcp_tool_use")
 
 
-def pieces(entries: Sequence[bytes]) -> Iterator[Piece]:
+def reply_pieces(entries: Sequence[bytes]) -> Iterator[Piece]:
     """The pieces of one message of the model."""
     for entry in entries:
         content = rawjson.members(entry).get("content", b"")
@@ -66,7 +66,7 @@ def _block(raw: bytes, block: dict[str, Any]) -> Iterator[Piece]:
         yield Lost("unread")
 
 
-def written(text: str, calls: Sequence[ToolCall]) -> tuple[list[bytes], int]:
+def write_reply(text: str, calls: Sequence[ToolCall]) -> tuple[list[bytes], int]:
     """One message, and how many calls had arguments that are not a JSON object. No message if nothing is left
     that this provider API takes."""
     blocks: list[bytes] = []
@@ -99,3 +99,8 @@ def _input(call: ToolCall) -> bytes | None:
     except (rawjson.RawJSONError, UnicodeEncodeError):
         return None
     return given
+
+
+def call_id(id: str, *, taken: bool = False) -> str:
+    """The id of a call on this provider API; see `TranslatesReplies`."""
+    return id_of_call(id, "toolu_", _CALL_ID, taken=taken)

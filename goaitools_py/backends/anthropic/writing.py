@@ -5,7 +5,7 @@ Owns: the shape of a caller's messages. Must never know: a model's replies, a re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from ...base import rawjson
@@ -14,7 +14,7 @@ from ...types.render import BlockText, event_block, plain, system_block, user_te
 from ...types.tools import ToolSpec
 from ..wire.request import image_problem, placeholder
 
-__all__ = ["function", "message", "text", "tool_result"]
+__all__ = ["function", "message", "text", "tool_result", "written_choice"]
 
 _ERROR: Final = "(The tool reported an error.)"
 _EMPTY_ERROR: Final = "(The tool reported an error without a text.)"
@@ -163,3 +163,16 @@ def _tool_use(call: ToolCall) -> dict[str, Any]:
         written = None
     input = written if isinstance(written, dict) else {}
     return {"type": "tool_use", "id": call.id, "name": call.name, "input": input}
+
+
+def written_choice(settings: Mapping[str, Any], *, forbid: bool) -> dict[str, Any] | None:
+    """The member `tool_choice`; None leaves it out."""
+    choice = "none" if forbid else settings.get("tool_choice")
+    if choice == "none":
+        return {"type": "none"}
+    one_at_most = settings.get("parallel_tool_calls") is False
+    if choice is None and not one_at_most:
+        return None
+    kind = {None: "auto", "auto": "auto", "required": "any"}.get(choice)
+    written = {"type": kind} if kind else {"type": "tool", "name": choice}
+    return written | ({"disable_parallel_tool_use": True} if one_at_most else {})

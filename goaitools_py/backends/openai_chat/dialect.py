@@ -9,17 +9,19 @@ the messages, so the bytes stand in the order in which a cached prefix grows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ...base import rawjson
 from ...base.values import Value
 from ...types.messages import Audio, Document, Image, Message, Part, Text, ToolCall, ToolResult
 from ...types.render import BlockText, event_block, plain, user_text
+from ...types.tokens import Frames
 from ...types.tools import ProviderTool, ToolSpec
-from ..base import Fault, Fitted, ModelRequest, Reply, RequestParts, StreamDecoder
+from ..base import Fault, ModelRequest, Reply, RequestParts, StreamDecoder
 from ..capabilities import capabilities
 from ..http.faults import http_fault
 from ..openai.fit import fit
+from ..protocols import EntryView, Fitted, HistoryFrame, HostRules
 from ..wire import request as writing
 from ..wire.answer import OPENAI_FAMILIES
 from ..wire.envelope import read_again
@@ -27,10 +29,14 @@ from ..wire.fitting import Fitting
 from ..wire.request import WRITTEN_HERE, encoded, with_extra
 from ..wire.schema_refusals import refuse_at_openai
 from ..wire.strict_schema import openai_strict
+from ..wire.tolerance import parsed
 from . import reply as reading
 from . import sound
 from .message import read_entry
 from .stream import ChatDecoder
+
+if TYPE_CHECKING:
+    from ..wire.reply_pieces import LossKind, Piece
 
 __all__ = ["OpenAIChatDialect"]
 
@@ -70,6 +76,9 @@ class OpenAIChatDialect(Value, frozen=True):
     """
 
     wire: ClassVar[str] = "openai"
+    frames: ClassVar[Frames] = Frames()
+    longest_tool_name: ClassVar[int] = 64
+    losses: ClassVar[frozenset[LossKind]] = frozenset()
 
     family: str = "openai"
 
@@ -241,6 +250,52 @@ class OpenAIChatDialect(Value, frozen=True):
     def fault(self, status: int, headers: Mapping[str, str], body: bytes) -> Fault:
         """Classify an error response."""
         return http_fault(status, headers, body)
+
+    # ---------------------------------------------------------------------------- optional protocols
+
+    def history_problems(
+        self, entries: Sequence[Mapping[str, Any] | bytes], frame: HistoryFrame
+    ) -> Iterable[str]:
+        """The known rules that a history breaks; see `ChecksHistory`."""
+        from .rules import problems
+
+        return problems(entries, frame)
+
+    def entry_problems(self, entry: Mapping[str, Any] | bytes) -> Iterable[str]:
+        """The known rules that one entry breaks at any position; see `ChecksHistory`."""
+        from .rules import entry_problems
+
+        return entry_problems(parsed(entry))
+
+    def history_view(self, entries: Sequence[bytes], rules: HostRules) -> Iterable[EntryView]:
+        """The entries as api.openai.com takes them; see `ViewsHistory`."""
+        from .narrow import history
+
+        return history(entries, rules.fully)
+
+    def unique_calls(self, entries: Sequence[bytes]) -> Sequence[EntryView]:
+        """The entries with unique ids for answered calls; see `ViewsHistory`."""
+        from .narrow import unique_calls
+
+        return unique_calls(entries)
+
+    def reply_pieces(self, entries: Sequence[bytes]) -> Iterable[Piece]:
+        """The pieces of one reply, in order; see `TranslatesReplies`."""
+        from .translate import reply_pieces
+
+        return reply_pieces(entries)
+
+    def write_reply(self, text: str, calls: Sequence[ToolCall]) -> tuple[list[bytes], int]:
+        """A reply as entries, and its odd arguments; see `TranslatesReplies`."""
+        from .translate import write_reply
+
+        return write_reply(text, calls)
+
+    def call_id(self, id: str, *, taken: bool = False) -> str:
+        """The id of a call on this provider API; see `TranslatesReplies`."""
+        from .translate import call_id
+
+        return call_id(id, taken=taken)
 
 
 # ---------------------------------------------------------------------------------------- messages

@@ -38,14 +38,16 @@ from functools import partial
 from typing import Any, Final
 
 from ...base import rawjson
+from ..protocols import Change, EntryView
 from ..wire.narrowing import (
-    Change,
+    AnsweredIds,
     Edit,
     Ids,
-    Narrow,
     clean_name,
     digest_id,
+    distinct,
     each,
+    ids_of,
     note,
     object_in,
     text_in,
@@ -53,7 +55,7 @@ from ..wire.narrowing import (
 )
 from .rules import is_silent
 
-__all__ = ["history"]
+__all__ = ["history", "unique_calls"]
 
 _MAX_ID: Final = 40
 _MAX_NAME: Final = 64
@@ -89,17 +91,17 @@ def _call_id(id: str) -> str:
     return id if len(id) <= _MAX_ID else digest_id(id)
 
 
-def history(entries: Sequence[bytes], fully: bool) -> Iterator[Narrow]:
+def history(entries: Sequence[bytes], fully: bool) -> Iterator[EntryView]:
     """Each message as OpenAI takes it."""
     ids = Ids(_call_id, unique=False)  # in another turn an id may come again
     for entry in entries:
         view = object_in(entry)
         if view is None:
-            yield Narrow(entry)
+            yield EntryView(entry)
             continue
         log: list[Change] = []
         ids.begin()
-        yield Narrow(_message(entry, view, log, ids, fully), log, ids.changed)
+        yield EntryView(_message(entry, view, log, ids, fully), log, ids.changed)
 
 
 def _message(entry: bytes, view: Mapping[str, Any], log: list[Change], ids: Ids, fully: bool) -> bytes:
@@ -217,4 +219,30 @@ def _part(raw: bytes, *, role: str, log: list[Change], fully: bool) -> bytes:
     if kind in _WORDS:
         edit.put(kind, text_in(edit.members.get(kind)), "rewritten")
     edit.keep_only({"type", kind, "prompt_cache_breakpoint"})
+    return edit.done()
+
+
+# ----------------------------------------------------------------------------------------- repeated ids
+
+
+def unique_calls(entries: Sequence[bytes]) -> list[EntryView]:
+    """The entries with unique ids for answered calls; see `ViewsHistory`."""
+    return distinct(entries, _ids_called, _rename_calls)
+
+
+def _ids_called(view: Mapping[str, Any]) -> Iterator[str]:
+    yield from ids_of(view.get("tool_calls"), "id")
+
+
+def _rename_calls(edit: Edit, view: Mapping[str, Any], ids: AnsweredIds) -> None:
+    if isinstance(view.get("tool_calls"), list):
+        edit.put("tool_calls", each(edit.members["tool_calls"], partial(_rename_call, edit.log, ids)), None)
+    ids.result(edit, "tool_call_id")
+
+
+def _rename_call(log: list[Change], ids: AnsweredIds, raw: bytes) -> bytes:
+    if object_in(raw) is None:
+        return raw
+    edit = Edit(raw, log)
+    ids.call(edit, "id")
     return edit.done()

@@ -76,7 +76,6 @@ from ...types.messages import CallKind, ToolCall, Usage
 from ...types.render import plain, plain_bytes
 from ..base import ProtocolFault, Reply
 from ..openai.odd_replies import BESIDE, cited, has_odd_content, mended_content
-from ..rules import check_entry
 from ..wire.answer import (
     BROKEN_OFF,
     OPENAI_FAMILIES,
@@ -91,7 +90,7 @@ from ..wire.answer import (
 )
 from ..wire.bill import consumed, cost_of, merged
 from ..wire.envelope import Envelope
-from ..wire.tolerance import as_dict, as_str, count, is_hollow, object_of
+from ..wire.tolerance import as_dict, as_str, count, is_hollow, object_of, parsed
 from .message import call_of, spoken
 from .rules import entry_problems, is_silent
 from .sound import carried_of, has_sound, transcript_of
@@ -458,7 +457,7 @@ def _stored(entry: bytes, view: Any, family: str, *, seed: bytes) -> tuple[bytes
         changed["role"] = b'"assistant"'
     stored = rawjson.replaced(entry, changed) if changed else entry
     is_plain = not calls and isinstance(view.get("content"), str)  # most messages: only text
-    if not is_plain and next(entry_problems(view), None) is not None and check_entry("openai", stored):
+    if not is_plain and next(entry_problems(view), None) is not None and any(entry_problems(parsed(stored))):
         raise ProtocolFault("the answer's message is none that could be sent back")
     return stored, calls
 

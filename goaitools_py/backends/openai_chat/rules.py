@@ -14,12 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from ..wire.tolerance import Frame, is_name, listed, parsed
+from ..protocols import HistoryFrame
+from ..wire.tolerance import is_name, listed, parsed
 
 __all__ = ["entry_problems", "is_silent", "problems"]
 
 
-def problems(messages: Iterable[Mapping[str, Any] | bytes], frame: Frame) -> Iterator[str]:
+def problems(messages: Iterable[Mapping[str, Any] | bytes], frame: HistoryFrame) -> Iterator[str]:
     """The problems for which a server of this provider API refuses a history."""
     waiting = set(frame.open_calls)
     caller = "an earlier message"

@@ -5,22 +5,22 @@ Owns: where a message of this provider API holds its content. Must never know: a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...base import rawjson
 from ...types.messages import ToolCall
-from ..wire.pieces import Called, Lost, Piece, Said
+from ..wire.reply_pieces import Called, Lost, Piece, Said, id_of_call
 from ..wire.tolerance import as_dict, as_str, is_hollow
 from .message import call_of
 
-__all__ = ["MOST_NAME", "pieces", "written"]
+__all__ = ["call_id", "reply_pieces", "write_reply"]
 
-MOST_NAME = 64
-"""The longest name of a tool."""
+_CALL_ID = re.compile(r".{1,40}", re.DOTALL)  # "expected a string with maximum length 40"
 
 
-def pieces(entries: Sequence[bytes]) -> Iterator[Piece]:
+def reply_pieces(entries: Sequence[bytes]) -> Iterator[Piece]:
     """The pieces of one message of the model."""
     for entry in entries:
         view = as_dict(rawjson.view(entry))
@@ -61,7 +61,7 @@ def _content(view: dict[str, Any]) -> Iterator[Piece]:
         yield Said(refusal)
 
 
-def written(text: str, calls: Sequence[ToolCall]) -> tuple[list[bytes], int]:
+def write_reply(text: str, calls: Sequence[ToolCall]) -> tuple[list[bytes], int]:
     """One message. The second value counts arguments that could not be written: always 0."""
     message: dict[str, Any] = {"role": "assistant", "content": text or None}
     if calls:
@@ -73,3 +73,8 @@ def _tool_call(call: ToolCall) -> dict[str, Any]:
     kind = "custom" if call.kind == "custom" else "function"
     member = "input" if kind == "custom" else "arguments"
     return {"id": call.id, "type": kind, kind: {"name": call.name, member: call.arguments}}
+
+
+def call_id(id: str, *, taken: bool = False) -> str:
+    """The id of a call on this provider API; see `TranslatesReplies`."""
+    return id_of_call(id, "call_", _CALL_ID, taken=taken)

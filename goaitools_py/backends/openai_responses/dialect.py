@@ -10,19 +10,21 @@ because newer models put that after the history in every request.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from ...base import rawjson
 from ...base.values import Value, replace
 from ...types.context_edits import ContextEdit
 from ...types.messages import Image, Message, Text, ToolCall, ToolResult
 from ...types.render import event_block, plain
+from ...types.tokens import Frames
 from ...types.tools import ProviderTool, ToolSpec
-from ..base import Fault, Fitted, ModelRequest, ProtocolFault, Reply, RequestParts, StreamDecoder
+from ..base import Fault, ModelRequest, ProtocolFault, Reply, RequestParts, StreamDecoder
 from ..capabilities import capabilities
 from ..http.faults import http_fault
 from ..openai.fit import LEAST_ON_RESPONSES, fit
+from ..protocols import EntryView, Fitted, HistoryFrame, HostRules
 from ..wire import request as writing
 from ..wire.answer import OPENAI_FAMILIES
 from ..wire.envelope import read_again
@@ -30,6 +32,7 @@ from ..wire.fitting import Fitting
 from ..wire.request import WRITTEN_HERE, Refused, check_context_edits, count_of, cut_down, encoded, with_extra
 from ..wire.schema_refusals import refuse_at_openai
 from ..wire.strict_schema import openai_strict
+from ..wire.tolerance import parsed
 from . import client_calls as client
 from . import item_units as units
 from . import reply as reading
@@ -45,6 +48,9 @@ from .writing import (
     usable_on_responses,
     written_choice,
 )
+
+if TYPE_CHECKING:
+    from ..wire.reply_pieces import LossKind, Piece
 
 __all__ = ["OpenAIResponsesDialect"]
 
@@ -104,6 +110,9 @@ class OpenAIResponsesDialect(Value, frozen=True):
     """
 
     wire: ClassVar[str] = "openai-responses"
+    frames: ClassVar[Frames] = Frames(result=11.0, call=6.0, parallel=17.0, keeps_reasoning=True)
+    longest_tool_name: ClassVar[int] = 128
+    losses: ClassVar[frozenset[LossKind]] = frozenset()
 
     family: str = "openai"
 
@@ -355,3 +364,49 @@ class OpenAIResponsesDialect(Value, frozen=True):
         if fault.kind == "rejected" and any(words in body for words in _SIGNATURE_WORDS):
             return replace(fault, kind="signature")
         return fault
+
+    # ---------------------------------------------------------------------------- optional protocols
+
+    def history_problems(
+        self, entries: Sequence[Mapping[str, Any] | bytes], frame: HistoryFrame
+    ) -> Iterable[str]:
+        """The known rules that a history breaks; see `ChecksHistory`."""
+        from .rules import problems
+
+        return problems(entries, frame)
+
+    def entry_problems(self, entry: Mapping[str, Any] | bytes) -> Iterable[str]:
+        """The known rules that one entry breaks at any position; see `ChecksHistory`."""
+        from .rules import entry_problems
+
+        return entry_problems(parsed(entry))
+
+    def history_view(self, entries: Sequence[bytes], rules: HostRules) -> Iterable[EntryView]:
+        """The entries as api.openai.com takes them; see `ViewsHistory`."""
+        from .narrow import history
+
+        return history(entries, rules.fully)
+
+    def unique_calls(self, entries: Sequence[bytes]) -> Sequence[EntryView]:
+        """The entries with unique ids for answered calls; see `ViewsHistory`."""
+        from .narrow import unique_calls
+
+        return unique_calls(entries)
+
+    def reply_pieces(self, entries: Sequence[bytes]) -> Iterable[Piece]:
+        """The pieces of one reply, in order; see `TranslatesReplies`."""
+        from .translate import reply_pieces
+
+        return reply_pieces(entries)
+
+    def write_reply(self, text: str, calls: Sequence[ToolCall]) -> tuple[list[bytes], int]:
+        """A reply as entries, and its odd arguments; see `TranslatesReplies`."""
+        from .translate import write_reply
+
+        return write_reply(text, calls)
+
+    def call_id(self, id: str, *, taken: bool = False) -> str:
+        """The id of a call on this provider API; see `TranslatesReplies`."""
+        from .translate import call_id
+
+        return call_id(id, taken=taken)

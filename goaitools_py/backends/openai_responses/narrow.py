@@ -39,13 +39,14 @@ from functools import partial
 from typing import Any, Final
 
 from ...base import rawjson
+from ..protocols import Change, EntryView
 from ..wire.narrowing import (
-    Change,
+    AnsweredIds,
     Edit,
     Ids,
-    Narrow,
     clean_name,
     digest_id,
+    distinct,
     each,
     note,
     object_in,
@@ -53,7 +54,7 @@ from ..wire.narrowing import (
     word,
 )
 
-__all__ = ["history"]
+__all__ = ["history", "unique_calls"]
 
 _MAX_ID: Final = 64
 _MAX_NAME: Final = 128
@@ -128,7 +129,7 @@ def _call_id(id: str) -> str:
     return id if len(id) <= _MAX_ID else digest_id(id)
 
 
-def history(entries: Sequence[bytes], fully: bool) -> Iterator[Narrow]:
+def history(entries: Sequence[bytes], fully: bool) -> Iterator[EntryView]:
     """Each item as OpenAI takes it."""
     seen: set[str] = set()
     ids = Ids(_call_id, unique=fully)
@@ -137,24 +138,24 @@ def history(entries: Sequence[bytes], fully: bool) -> Iterator[Narrow]:
         view = object_in(entry)
         kind = _kind(view) if view is not None else ""
         if view is None or not kind:
-            yield Narrow(entry)
+            yield EntryView(entry)
             continue
         if kind == "item_reference":
-            yield Narrow(b"", ("reference",))
+            yield EntryView(b"", ("reference",))
             continue
         if fully and kind not in _KNOWN:
-            yield Narrow(b"", ("left_out",))
+            yield EntryView(b"", ("left_out",))
             continue
         id = view.get("id")
         is_known = isinstance(id, str) and id in seen
         if kind == "reasoning" and _goes(view, is_known=is_known, fully=fully):
             follows_gone = True
-            yield Narrow(b"", ("thinking",))
+            yield EntryView(b"", ("thinking",))
             continue
         if kind in _GIVEN or kind.endswith("_output") or kind == "reasoning":
             follows_gone = False
         if (is_known or follows_gone) and kind in _GO_ALONG:
-            yield Narrow(b"", ("item_id",))
+            yield EntryView(b"", ("item_id",))
             continue
         log: list[Change] = []
         edit = Edit(entry, log)
@@ -164,7 +165,7 @@ def history(entries: Sequence[bytes], fully: bool) -> Iterator[Narrow]:
             seen.add(id)
         ids.begin()
         _item(edit, view, kind, ids, fully)
-        yield Narrow(edit.done(), log, ids.changed)
+        yield EntryView(edit.done(), log, ids.changed)
 
 
 def _kind(item: Mapping[str, Any]) -> str:
@@ -253,3 +254,24 @@ def _part(raw: bytes, *, is_out: bool, log: list[Change], fully: bool) -> bytes:
         if view.get("logprobs", 0) is None:
             edit.drop("logprobs", "members")
     return edit.done()
+
+
+# ----------------------------------------------------------------------------------------- repeated ids
+
+
+def unique_calls(entries: Sequence[bytes]) -> list[EntryView]:
+    """The entries with unique ids for answered calls; see `ViewsHistory`."""
+    return distinct(entries, _ids_called, _rename_call)
+
+
+def _ids_called(view: Mapping[str, Any]) -> Iterator[str]:
+    if _makes_call(view):
+        yield word(view, "call_id")
+
+
+def _makes_call(view: Mapping[str, Any]) -> bool:
+    return bool(word(view, "call_id")) and not word(view, "type").endswith("_output")
+
+
+def _rename_call(edit: Edit, view: Mapping[str, Any], ids: AnsweredIds) -> None:
+    (ids.call if _makes_call(view) else ids.result)(edit, "call_id")

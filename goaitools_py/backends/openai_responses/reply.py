@@ -61,7 +61,6 @@ from ...types.messages import ToolCall, Usage
 from ...types.render import plain, plain_bytes
 from ..base import Fault, ProtocolFault, Reply
 from ..openai.odd_replies import BESIDE, cited
-from ..rules import check_entry
 from ..wire.answer import (
     clean_name,
     error_fault,
@@ -73,7 +72,7 @@ from ..wire.answer import (
 )
 from ..wire.bill import consumed, cost_of
 from ..wire.envelope import Envelope, error_in
-from ..wire.tolerance import as_dict, as_str, count, members_of, object_of
+from ..wire.tolerance import as_dict, as_str, count, members_of, object_of, parsed
 from . import client_calls as client
 from . import item_units as units
 from .items import (
@@ -89,6 +88,7 @@ from .items import (
     spoken,
     thought,
 )
+from .rules import entry_problems
 
 __all__ = [
     "RawReply",
@@ -477,7 +477,7 @@ class _Items:
             self.is_refused = self.is_refused or is_refused(content)
         elif kind == "reasoning":
             self.reasoning.append(thought(item))
-        if is_odd and check_entry("openai-responses", entry):
+        if is_odd and any(entry_problems(parsed(entry))):
             raise ProtocolFault("an item of the answer is none that could be sent back")
         if kind in _RESULTS and item.get("call_id") not in self._ids:
             raise ProtocolFault("the answer holds the result of a call that it did not make")

@@ -17,7 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from ..wire.tolerance import Frame, is_name, listed, parsed
+from ..protocols import HistoryFrame
+from ..wire.tolerance import is_name, listed, parsed
 
 __all__ = ["entry_problems", "problems"]
 
@@ -55,7 +56,7 @@ def _call_id(item: Mapping[str, Any], kind: str | None) -> object:
     return item.get("id") if kind == "local_shell_call_output" and not is_name(found) else found
 
 
-def problems(messages: Iterable[Mapping[str, Any] | bytes], frame: Frame) -> Iterator[str]:
+def problems(messages: Iterable[Mapping[str, Any] | bytes], frame: HistoryFrame) -> Iterator[str]:
     """The problems for which a server of this provider API refuses a history."""
     waiting: dict[str, str | None] = dict.fromkeys(frame.open_calls)  # None: a function or a custom tool
     caller = "an earlier item"

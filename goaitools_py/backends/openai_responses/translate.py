@@ -5,20 +5,20 @@ Owns: the content of each item of this provider API. Must never know: another pr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ...base import rawjson
 from ...types.messages import ToolCall
-from ..wire.pieces import Called, Lost, Piece, Said, hosted, outcome
+from ..wire.reply_pieces import Called, Lost, Piece, Said, hosted, id_of_call, outcome
 from ..wire.tolerance import as_dict
 from . import client_calls as client
 from .items import BETWEEN, CALLS, call_of, kind_of, spoken
 
-__all__ = ["MOST_NAME", "pieces", "written"]
+__all__ = ["call_id", "reply_pieces", "write_reply"]
 
-MOST_NAME = 128
-"""The longest name of a tool."""
+_CALL_ID = re.compile(r".{1,64}", re.DOTALL)
 
 _HOSTED: Final = frozenset(
     {
@@ -34,7 +34,7 @@ _RESULTS: Final = frozenset({"shell_call_output", "tool_search_output"})
 _ENVELOPE: Final = frozenset({"call_id", "id", "status", "type"})
 
 
-def pieces(entries: Sequence[bytes]) -> Iterator[Piece]:
+def reply_pieces(entries: Sequence[bytes]) -> Iterator[Piece]:
     """The pieces of the items of one reply."""
     has_text = False
     for entry in entries:
@@ -92,7 +92,7 @@ def _sources(text: Mapping[str, Any]) -> Iterator[Piece]:
         yield Lost("citations", len(annotations))
 
 
-def written(text: str, calls: Sequence[ToolCall]) -> tuple[list[bytes], int]:
+def write_reply(text: str, calls: Sequence[ToolCall]) -> tuple[list[bytes], int]:
     """The items. The second value counts arguments that could not be written: always 0.
 
     The text has a type, so that it is an item of the reply; it needs no id in this form.
@@ -104,3 +104,8 @@ def written(text: str, calls: Sequence[ToolCall]) -> tuple[list[bytes], int]:
         kind = "custom_tool_call" if call.kind == "custom" else "function_call"
         items.append({"type": kind, "call_id": call.id, "name": call.name, CALLS[kind][1]: call.arguments})
     return [rawjson.dumps(item) for item in items], 0
+
+
+def call_id(id: str, *, taken: bool = False) -> str:
+    """The id of a call on this provider API; see `TranslatesReplies`."""
+    return id_of_call(id, "call_", _CALL_ID, taken=taken)

@@ -1,59 +1,42 @@
 """The tools of narrowing: one JSON object that is changed member by member, and valid ids and names.
 
-Owns: splicing, so that unchanged bytes stay as given. Must never know: a particular provider API.
+Owns: splicing, so that unchanged bytes stay as given, and other ids for repeated calls. Must never know: a
+particular provider API.
+
+Repeated ids: Chat Completions takes a second call with the id of an answered one, and real histories have
+them: servers count ids from 0 in each reply, and 32 of 128 recorded conversations of one agent have an id
+twice. Anthropic refuses it: "`tool_use` ids must be unique" (anthropics/claude-code#8612). A reader who looks
+for the result of a call by its id finds the wrong one.
+
+The first call keeps its id. Neighbouring calls with one id stay as they are: servers refuse these, so a
+repair has mended them before.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from ...base import rawjson
+from ..protocols import Change, EntryView
 
 __all__ = [
-    "Change",
+    "AnsweredIds",
     "Edit",
     "Ids",
-    "Narrow",
     "clean_name",
     "digest_id",
+    "distinct",
     "each",
     "fresh_id",
+    "ids_of",
     "note",
     "object_in",
     "text_in",
     "word",
 ]
-
-Change = Literal[
-    "members",
-    "marks",
-    "item_id",
-    "call_renamed",
-    "tool_renamed",
-    "speaker_renamed",
-    "rewritten",
-    "reference",
-    "thinking",
-    "left_out",
-    "empty",
-]
-
-
-class Narrow(NamedTuple):
-    """One entry after its rules.
-
-    Attributes:
-        entry: Its bytes; b"" if nothing is left.
-        changes: The kinds of its changes.
-        ids: The new ids of its calls and results, by the given ids.
-    """
-
-    entry: bytes
-    changes: Sequence[Change] = ()
-    ids: Mapping[str, str] = {}
 
 
 class Edit:
@@ -215,3 +198,79 @@ def note(kind: str) -> str:
     """The line of text in the place of a part. `kind`: the part's type, as it came."""
     name = "content" if not kind or _UNCLEAN.search(kind) or len(kind) > 40 else kind
     return f"[{name}: left out, because the provider does not take it here]"
+
+
+# ----------------------------------------------------------------------------------------- repeated ids
+
+
+class AnsweredIds:
+    """The ids of calls, in the order of a history."""
+
+    def __init__(self, used: set[str]) -> None:
+        self._used = used
+        self._now: dict[str, str] = {}
+        self._answered: set[str] = set()
+        self._times: dict[str, int] = {}
+        self.changed: dict[str, str] = {}
+
+    def call(self, edit: Edit, key: str) -> None:
+        """A member has the id of a call that is made here."""
+        id = rawjson.string(edit.members.get(key, b"")) or ""
+        if id in self._answered:
+            self._answered.discard(id)
+            self._now[id] = fresh_id(id, self._times, self._used)
+            self._used.add(self._now[id])
+        self._put(edit, key, id)
+
+    def result(self, edit: Edit, key: str) -> None:
+        """A member has the id of the call that is answered here: the newest one with this id."""
+        id = rawjson.string(edit.members.get(key, b"")) or ""
+        self._answered.add(id)
+        self._put(edit, key, id)
+
+    def _put(self, edit: Edit, key: str, id: str) -> None:
+        if (new := self._now.get(id, id)) != id:
+            self.changed[id] = new
+            edit.put(key, rawjson.dumps(new), "call_renamed")
+
+
+def distinct(
+    entries: Sequence[bytes],
+    called: Callable[[Mapping[str, Any]], Iterator[str]],
+    change: Callable[[Edit, Mapping[str, Any], AnsweredIds], None],
+) -> list[EntryView]:
+    """The entries with unique ids for answered calls. An unchanged entry comes back as the same object.
+
+    Args:
+        entries: A whole history, in order.
+        called: Gives the ids of the calls in an entry.
+        change: Replaces the ids of an entry's calls and results.
+    """
+    views = [object_in(entry) for entry in entries]
+    known = [id for view in views if view is not None for id in called(view)]
+    if len(known) == len(set(known)):
+        return [EntryView(entry) for entry in entries]
+    ids = AnsweredIds(set(known))
+    return [_changed(entry, view, ids, change) for entry, view in zip(entries, views, strict=True)]
+
+
+def _changed(
+    entry: bytes,
+    view: Mapping[str, Any] | None,
+    ids: AnsweredIds,
+    change: Callable[[Edit, Mapping[str, Any], AnsweredIds], None],
+) -> EntryView:
+    if view is None:
+        return EntryView(entry)
+    log: list[Change] = []
+    edit = Edit(entry, log)
+    ids.changed = {}
+    change(edit, view, ids)
+    return EntryView(edit.done(), log, ids.changed)
+
+
+def ids_of(calls: object, key: str) -> Iterator[str]:
+    """The ids in a list of objects."""
+    for call in calls if isinstance(calls, list) else ():
+        if isinstance(call, dict) and (id := word(call, key)):
+            yield id

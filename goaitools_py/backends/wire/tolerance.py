@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from ...base import rawjson
 from ...base.rawjson import RawJSONError, loads
 
 __all__ = [
     "MAX_COUNT",
-    "Frame",
     "as_dict",
     "as_str",
     "count",
@@ -88,14 +87,6 @@ def decoded(encoded: str) -> bytes | None:
         return base64.b64decode(encoded)
     except (binascii.Error, ValueError):
         return None
-
-
-class Frame(NamedTuple):
-    """The options of `rules.check_history`, for the rules of every provider API."""
-
-    open_calls: Sequence[str]
-    open_end: bool
-    unique_ids: bool
 
 
 def parsed(entry: Mapping[str, Any] | bytes) -> object:

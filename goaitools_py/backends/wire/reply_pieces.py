@@ -1,7 +1,7 @@
 """The neutral pieces of a model's reply: texts, calls, results, losses.
 
-Owns: these values, the text that replaces a hosted tool's work, and the ids that each provider API takes.
-Must never know: a provider's JSON, or a state.
+Owns: these values, the text that replaces a hosted tool's work, and the digest for an id that a provider API
+does not take. Must never know: a provider's JSON, or a state.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...base.values import Value
 from ...types.messages import ToolCall
 from ...types.render import user_text
 
-__all__ = ["Called", "LossKind", "Lost", "Piece", "Said", "call_id", "hosted", "outcome", "reply_text"]
+__all__ = ["Called", "LossKind", "Lost", "Piece", "Said", "hosted", "id_of_call", "outcome", "reply_text"]
 
 LossKind = Literal[
     "arguments",  # the arguments of a call are not a JSON object; the call has {} now
@@ -153,19 +153,9 @@ def reply_text(pieces: Iterable[Piece]) -> tuple[str, list[tuple[int, int]]]:
 
 # --------------------------------------------------------------------------------------------------- ids
 
-_PATTERNS: Final[Mapping[str, tuple[str, re.Pattern[str]]]] = {
-    "openai": ("call_", re.compile(r".{1,40}", re.DOTALL)),  # "expected a string with maximum length 40"
-    "openai-responses": ("call_", re.compile(r".{1,64}", re.DOTALL)),
-    "anthropic": ("toolu_", re.compile(r"[a-zA-Z0-9_-]{1,64}")),  # "should match '^[a-zA-Z0-9_-]+$'"
-}
 
-
-def call_id(wire: str, id: str, *, taken: bool = False) -> str:
-    """The id of a call on a provider API: the same if its servers take it, else one made from a digest.
-
-    `taken`: the id belongs to another call already.
-    """
-    prefix, pattern = _PATTERNS[wire]
+def id_of_call(id: str, prefix: str, pattern: re.Pattern[str], *, taken: bool) -> str:
+    """The id itself if it fits the pattern and is free, else the prefix with a digest of it."""
     if not taken and pattern.fullmatch(id):
         return id
     return prefix + hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:24]

@@ -1,6 +1,7 @@
-"""Calls of Anthropic's client toolsets (``computer``, ``browser``), and the blocks that answer them.
+"""The results of calls at Anthropic: of client toolsets, and several in one message.
 
-Owns: which calls belong to a toolset, and the shape of their results. Must never know: a reply, a turn.
+Owns: the shape of a toolset's result, and how one message with several results is split and joined without
+changing a byte. Must never know: a reply, a turn, or why an entry is split.
 
 One entry in `tools` declares a whole family, such as ``{"type": "computer_toolset_20260801"}``, and has no
 name. The model calls its members: the `name` of the ``tool_use`` is the member (``left_click``), its
@@ -12,9 +13,9 @@ agents-and-tools/tool-use/computer-use-tool).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ...base import rawjson
 from ...types.messages import Part, Text, ToolCall, ToolResult
@@ -22,15 +23,10 @@ from ...types.render import user_text
 from .rules import entry_problems
 from .writing import tool_result
 
-__all__ = ["apart", "failed_calls", "member_call", "output_block", "result_block", "together"]
+__all__ = ["failed_calls", "join_results", "output_block", "result_block", "split_results"]
 
 _OWN: Final = ("content", "is_error")
 """The members of a result that a caller may give."""
-
-
-def member_call(id: str, family: str, raw: bytes) -> ToolCall:
-    """A call of a member, as a call of the family. The arguments are the whole block."""
-    return ToolCall(id=id, name=family, arguments=raw.decode("utf-8", "replace"), kind="provider")
 
 
 def output_block(call: ToolCall, value: Any, *, is_error: bool) -> dict[str, Any]:
@@ -118,29 +114,12 @@ def _made(parts: Sequence[Part]) -> dict[str, Any] | None:
     return made if isinstance(made, dict) else None
 
 
-def apart(wire: str, entry: bytes) -> list[bytes]:
-    """Split an entry: one entry for each result, and one for each run of other blocks between results.
-
-    An entry with one block or run is returned as it is.
-
-    Raises:
-        RawJSONError: The entry is not a JSON object.
-    """
-    return _WIRES[wire].apart(entry) if wire in _WIRES else [entry]
+# ---------------------------------------------------------------------------- results moved one by one
 
 
-def together(wire: str, results: Sequence[bytes]) -> list[bytes]:
-    """Join entries of one result each into the form that the provider API has for one exchange."""
-    return _WIRES[wire].together(results) if wire in _WIRES and len(results) > 1 else list(results)
-
-
-def failed_calls(wire: str, entry: bytes) -> frozenset[str]:
-    """The ids of the calls that the entry with their results marks as failed.
-
-    Raises:
-        RawJSONError: The entry is not a JSON object.
-    """
-    if wire not in _WIRES or b'"is_error"' not in entry:
+def failed_calls(entry: bytes) -> frozenset[str]:
+    """The ids of the calls that the entry marks as failed; see `SplitsResults`."""
+    if b'"is_error"' not in entry:
         return frozenset()
     message = rawjson.view(entry)
     content = message.get("content") if isinstance(message, dict) else None
@@ -149,7 +128,8 @@ def failed_calls(wire: str, entry: bytes) -> frozenset[str]:
     return frozenset(id for id in ids if isinstance(id, str))
 
 
-def _blocks_apart(entry: bytes) -> list[bytes]:
+def split_results(entry: bytes) -> list[bytes]:
+    """One entry for each result, and one for each run of other blocks between them; see `SplitsResults`."""
     content = rawjson.members(entry).get("content", b"")
     blocks = rawjson.items(content) if content.startswith(b"[") else []
     runs = [(is_result, list(run)) for is_result, run in groupby(blocks, _is_result)]
@@ -160,7 +140,10 @@ def _blocks_apart(entry: bytes) -> list[bytes]:
     return [_with_blocks(empty, piece) for piece in pieces]
 
 
-def _blocks_together(results: Sequence[bytes]) -> list[bytes]:
+def join_results(results: Sequence[bytes]) -> list[bytes]:
+    """One message with the results of these messages; see `SplitsResults`."""
+    if len(results) < 2:
+        return list(results)
     blocks = [block for entry in results for block in rawjson.items(rawjson.members(entry)["content"])]
     return [_with_blocks(results[0], blocks)]
 
@@ -171,12 +154,3 @@ def _with_blocks(entry: bytes, blocks: Sequence[bytes]) -> bytes:
 
 def _is_result(block: bytes) -> bool:
     return block.startswith(b"{") and rawjson.members(block).get("type") == b'"tool_result"'
-
-
-class _Wire(NamedTuple):
-    apart: Callable[[bytes], list[bytes]]
-    together: Callable[[Sequence[bytes]], list[bytes]]
-
-
-_WIRES: Mapping[str, _Wire] = {"anthropic": _Wire(_blocks_apart, _blocks_together)}
-"""Provider APIs with one entry for all results of an exchange. On the others each result has an entry."""
