@@ -138,7 +138,7 @@ SETTING = Recipe(
         ),
         Edit(
             "goaitools_py/backends/anthropic/dialect.py",
-            '                values["thinking"] = _thinking(value)\n',
+            '                values["thinking"] = thinking_member(value)\n',
             '            elif name == "service_tier":\n                values["service_tier"] = value\n',
         ),
         Edit(
@@ -279,7 +279,7 @@ QUIRK = Recipe(
             "",
             '''"""A gateway's trace is left out of what is stored; what it answered stays as it came."""
 
-from goaitools_py.backends.openai.chat import OpenAIChatDialect
+from goaitools_py.backends.openai_chat.dialect import OpenAIChatDialect
 
 
 def test_a_trace_is_left_out() -> None:

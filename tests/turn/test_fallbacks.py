@@ -203,7 +203,8 @@ def test_a_fallback_that_cannot_take_the_turn_up(face: Face) -> None:
     with pytest.raises(ProviderUnavailableError) as caught:
         chat.chat_with_state(None, user="Hello?")
 
-    assert "StateProviderError" in caught.value.__notes__[0]
+    assert "TranslatesReplies" in caught.value.__notes__[0]
+    assert "docs/own_wire.md" in caught.value.__notes__[0]
     assert chat.resume(caught.value.state).text == "Back."
 
 
