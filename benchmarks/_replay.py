@@ -25,6 +25,8 @@ from _prompt_cache import PRICE_LISTS, Paid, Part, PriceList, PromptCache, p95
 
 from goaitools_py import Chat, Tool, ToolContext, user
 from goaitools_py.backends.base import ModelRequest
+from goaitools_py.backends.dialects import dialect_of
+from goaitools_py.backends.protocols import frames_of
 from goaitools_py.compaction.summary import INSTRUCTION
 from goaitools_py.testing import ScriptedBackend
 from goaitools_py.testing._reply_shapes import SHAPES
@@ -177,7 +179,7 @@ class Provider:
         self._seconds = 1_700_000_000.0
         self._parts: dict[bytes, tuple[Part, ...]] = {}
         self._shape: Any = SHAPES["anthropic"] if wire == "anthropic" else SHAPES["openai-responses"]
-        self._estimate = TokenEstimate(wire)
+        self._estimate = TokenEstimate(frames_of(dialect_of(wire)))
         self._number = 0
 
     @contextmanager

@@ -22,6 +22,8 @@ from _report import Figure, Report, at_most, info
 from tokens import Prediction, predictions
 
 from goaitools_py import tokens
+from goaitools_py.backends.dialects import dialect_of
+from goaitools_py.backends.protocols import frames_of
 from goaitools_py.base.values import replace
 
 __all__ = ["run"]
@@ -53,6 +55,11 @@ START_FRAMES: Final[Mapping[str, float]] = {
 }
 
 
+def _put_frames(wire: str, frames: tokens.Frames) -> None:
+    kind: Any = type(dialect_of(wire))
+    kind.frames = frames
+
+
 class _Numbers:
     """All numbers of the estimate, by name, put in place for the time of a measurement."""
 
@@ -65,7 +72,7 @@ class _Numbers:
         """Let the estimate use these numbers."""
         tokens.RATES = replace(tokens.RATES, **self._of(""))
         for wire in FILES:
-            tokens.FRAMES[wire] = replace(tokens.FRAMES[wire], **self._of(wire))
+            _put_frames(wire, replace(frames_of(dialect_of(wire)), **self._of(wire)))
 
     def _of(self, wire: str) -> dict[str, Any]:
         return {name: value for (of, name), value in self.values.items() if of == wire}
@@ -108,7 +115,7 @@ def _fit(without: str) -> None:
 
 def run(*, short: bool = False) -> Report:
     """Fit once for each source; `short` prints the shipped numbers only."""
-    shipped = tokens.RATES, dict(tokens.FRAMES)
+    shipped = tokens.RATES, {wire: frames_of(dialect_of(wire)) for wire in FILES}
     known = {wire: list(_of_words(wire)) for wire in FILES}
     sources = sorted({each.step.source for found in known.values() for each in found})
     unseen: dict[tuple[str, str], list[float]] = {}
@@ -122,7 +129,8 @@ def run(*, short: bool = False) -> Report:
                     unseen[wire, source] = errors
     finally:
         tokens.RATES = shipped[0]
-        tokens.FRAMES.update(shipped[1])
+        for wire, frames in shipped[1].items():
+            _put_frames(wire, frames)
     return Report(
         title="Input tokens of the next request, predicted for a source that was left out of the fit",
         method="words and tools only, weighted alike; every number of the estimate is fitted by coordinate "

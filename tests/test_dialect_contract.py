@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from goaitools_py.backends.base import Delta, Dialect, Fault, Fitted, ProtocolFault, Reply
+from goaitools_py.backends.base import Delta, Dialect, Fault, ProtocolFault, Reply
 from goaitools_py.backends.dialects import dialect_of
+from goaitools_py.backends.protocols import Fitted
 from goaitools_py.base import rawjson
 from goaitools_py.base.values import replace
 from goaitools_py.testing import (

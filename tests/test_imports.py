@@ -234,8 +234,8 @@ HEAVY = (
     "goaitools_py.seal",
     "goaitools_py.testing",
     "goaitools_py.types.fields",
-    "goaitools_py.backends.openai.responses",
-    "goaitools_py.backends.anthropic.messages",
+    "goaitools_py.backends.openai_responses.dialect",
+    "goaitools_py.backends.anthropic.dialect",
 )
 NEEDED = {
     "importing the package": "import goaitools_py",

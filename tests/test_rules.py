@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import zstandard
 
-from goaitools_py.backends.rules import WIRES, check_history
+from goaitools_py.backends.dialects import WIRES
+from goaitools_py.testing import check_history
 
 DATA = Path(os.environ.get("GOAITOOLS_TEST_DATA") or Path(__file__).parents[2] / "shared" / "data")
 JSON = dict[str, Any]

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from goaitools_py.backends.rules import WIRES, check_history
+from goaitools_py.backends.dialects import WIRES
+from goaitools_py.testing import check_history
 
 JSON = dict[str, Any]
 

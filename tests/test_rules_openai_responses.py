@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from goaitools_py.backends.rules import check_history
+from goaitools_py.testing import check_history
 
 JSON = dict[str, Any]
 WIRE = "openai-responses"

@@ -10,7 +10,7 @@ import pytest
 from goaitools_py import Chat, ReasoningDelta, TextDelta
 from goaitools_py.backends import OpenAIChatBackend
 from goaitools_py.backends.base import BackendError
-from goaitools_py.backends.openai.chat import OpenAIChatDialect
+from goaitools_py.backends.openai_chat.dialect import OpenAIChatDialect
 from goaitools_py.sim import SimServer
 from goaitools_py.states import inspect_state, read_history
 from goaitools_py.testing import Calls, Raw, ScriptedBackend, check_history

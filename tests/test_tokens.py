@@ -15,14 +15,30 @@ import pytest
 from goaitools_py import Document, Image, Message, Text, ToolCall, Usage, assistant, event, user
 from goaitools_py.backends.base import Reply
 from goaitools_py.backends.dialects import dialect_of
+from goaitools_py.backends.protocols import frames_of
 from goaitools_py.open_turn.meter import booked, count_entries, gauge_of, unanchored
 from goaitools_py.state.records import Meta, dollars_of, with_cost
 from goaitools_py.states import estimate_tokens, inspect_state, state_from_messages
-from goaitools_py.tokens import ExchangeEstimate, Gauge, TiktokenCounter, TokenEstimate, learned, text_tokens
+from goaitools_py.tokens import (
+    ExchangeEstimate,
+    Frames,
+    Gauge,
+    TiktokenCounter,
+    TokenEstimate,
+    learned,
+    text_tokens,
+)
 from goaitools_py.types.messages import ToolResult
 from goaitools_py.types.token_rules import image_size, media_tokens
 
 WIRES = ("openai", "openai-responses", "anthropic")
+
+
+def rates(wire: str) -> Frames:
+    """The numbers of a built-in provider API."""
+    return frames_of(dialect_of(wire))
+
+
 PROSE = "The harbour was quiet that morning, and the boats lay still under a thin layer of fog. " * 20
 
 # ------------------------------------------------------------------------------------------- the estimate
@@ -61,7 +77,7 @@ def test_text_that_is_no_words_is_dear() -> None:
 )
 def test_results_of_calls_made_at_once_take_a_block(wire: str, together: bool) -> None:
     """Responses and Messages write such results into a block of their own; one result alone has none."""
-    estimate = TokenEstimate(wire)
+    estimate = TokenEstimate(rates(wire))
     one, other = (Message(role="tool", parts=(Text("7"),), tool_call_id=id) for id in ("a", "b"))
     dialect = dialect_of(wire)
     both = dialect.results([ToolResult(call_id=id, parts=(Text("7"),)) for id in ("a", "b")])
@@ -74,7 +90,7 @@ def test_results_of_calls_made_at_once_take_a_block(wire: str, together: bool) -
 
 def test_a_message_has_a_frame() -> None:
     """Even an empty message takes tokens; an event takes more, for its block; a call, for its name."""
-    count = TokenEstimate("openai").count
+    count = TokenEstimate().count
     call = ToolCall(id="c1", name="get_score", arguments='{"team":"Red"}')
 
     assert count(Message(role="user")) >= 1
@@ -82,9 +98,10 @@ def test_a_message_has_a_frame() -> None:
     assert count(Message(role="assistant", tool_calls=(call,))) > count(Message(role="assistant")) + 4
 
 
-def test_an_unknown_wire_is_counted_all_the_same() -> None:
-    """A wire that is not built in is taken for Chat Completions."""
-    assert TokenEstimate("telegraph").count(user(PROSE)) == TokenEstimate("openai").count(user(PROSE))
+def test_a_dialect_without_numbers_is_counted_all_the_same() -> None:
+    """It is taken for Chat Completions."""
+    bare: Any = object()
+    assert frames_of(bare) == frames_of(dialect_of("openai"))
 
 
 # --------------------------------------------------------------------------------- what usages teach it
@@ -298,18 +315,18 @@ def test_a_picture_tells_its_size(data: bytes) -> None:
 def test_a_broken_picture_has_no_size(data: bytes) -> None:
     """What is cut or of another format is no error: it gets the number for pictures of unknown size."""
     assert image_size(data) is None
-    assert media_tokens(Image(data=data, media_type="image/png"), "anthropic") == 800
+    assert media_tokens(Image(data=data, media_type="image/png"), rates("anthropic")) == 800
 
 
 def test_pictures_follow_the_published_rules() -> None:
     """Anthropic: pixels by 750. OpenAI: 85, and 170 for each tile of 512 pixels; low detail is flat."""
     large = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", 8_000, 6_000)
 
-    assert media_tokens(Image.from_bytes(PNG), "anthropic") == 161
-    assert media_tokens(Image.from_bytes(PNG), "openai") == 85 + 170
-    assert media_tokens(Image.from_bytes(PNG, detail="low"), "openai-responses") == 85
-    assert media_tokens(Image.from_bytes(large), "openai") == 85 + 4 * 170
-    assert media_tokens(Image.from_bytes(large), "anthropic") == 1_600
+    assert media_tokens(Image.from_bytes(PNG), rates("anthropic")) == 161
+    assert media_tokens(Image.from_bytes(PNG), rates("openai")) == 85 + 170
+    assert media_tokens(Image.from_bytes(PNG, detail="low"), rates("openai-responses")) == 85
+    assert media_tokens(Image.from_bytes(large), rates("openai")) == 85 + 4 * 170
+    assert media_tokens(Image.from_bytes(large), rates("anthropic")) == 1_600
 
 
 @pytest.mark.parametrize("size", [(1, 4_096), (100_000, 1), (2**32 - 1, 1), (1, 1), (2**32 - 1, 2**32 - 1)])
@@ -318,14 +335,14 @@ def test_a_picture_of_any_shape_is_counted(size: tuple[int, int]) -> None:
     data = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", *size)
 
     for wire in ("openai", "openai-responses", "anthropic"):
-        assert 0 < media_tokens(Image.from_bytes(data), wire) <= 1_600
+        assert 0 < media_tokens(Image.from_bytes(data), rates(wire)) <= 1_600
 
 
 def test_a_document_counts_by_pages() -> None:
     """Pages of a PDF are counted, the tree of pages is none of them."""
     pdf = b"%PDF-1.4 /Type /Pages /Type /Page x /Type /Page y"
 
-    assert media_tokens(Document.from_bytes(pdf), "anthropic") == 3_200
+    assert media_tokens(Document.from_bytes(pdf), rates("anthropic")) == 3_200
 
 
 # ------------------------------------------------------------------------------------- a real vocabulary
@@ -382,6 +399,6 @@ def test_without_tiktoken_the_error_names_the_extra(monkeypatch: pytest.MonkeyPa
 
 def test_a_text_of_nothing_is_a_message() -> None:
     """A part without text adds nothing to the frame."""
-    count = TokenEstimate("openai").count
+    count = TokenEstimate().count
 
     assert count(Message(role="user", parts=(Text(""),))) == count(Message(role="user"))

@@ -8,12 +8,25 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from goaitools_py import Message, Text, ToolCall, ToolResult, Usage
-from goaitools_py.backends.base import Delta, Fault, ModelRequest, ProtocolFault, Reply, RequestParts
-from goaitools_py.base import rawjson
-from goaitools_py.base.values import replace
-from goaitools_py.types.render import BlockText, event_block, read_event, user_text, valid_text
-from goaitools_py.types.request_parts import ProviderTool, ToolSpec
+from goaitools_py.backends import (
+    BlockText,
+    Delta,
+    Fault,
+    ModelRequest,
+    ProtocolFault,
+    ProviderTool,
+    Reply,
+    RequestParts,
+    ToolSpec,
+    event_block,
+    rawjson,
+    read_event,
+    user_text,
+    valid_text,
+)
 
 OPTIONS = {"temperature": "temperature", "top_p": "top_p", "seed": "seed", "stop": "stop"}
 OPTIONS |= {"max_output_tokens": "num_predict"}

@@ -1,6 +1,7 @@
 """The engine's view of a provider: a pure `Dialect` for the bytes, and a thin `Backend` for the network.
 
-Owns: the two protocols, and the values that pass between them and the engine.
+Owns: the two protocols, and the values that pass between them and the engine. What only some dialects can do
+is in `protocols`.
 Must never know: a particular provider, a socket, an SDK.
 
 A *dialect* is pure: bytes in, values out. It encodes neutral messages as *entries*. One entry is one element
@@ -18,7 +19,7 @@ from typing import Any, Final, Literal, Protocol, runtime_checkable
 from ..base.values import Value
 from ..types.citations import Citation
 from ..types.messages import Message, ToolCall, ToolResult, Usage
-from ..types.request_parts import ContextEdit, ProviderTool, ToolSpec
+from ..types.request_parts import ProviderTool, ToolSpec
 
 __all__ = [
     "REDIRECTED",
@@ -26,25 +27,17 @@ __all__ = [
     "AsyncExchange",
     "Backend",
     "BackendError",
-    "CompactsHistory",
-    "CountsTokens",
     "Delta",
     "Dialect",
-    "EditsContext",
     "Exchange",
     "Fault",
     "FaultKind",
-    "FitsSettings",
-    "Fitted",
-    "MarksHistory",
     "ModelRequest",
     "ProtocolFault",
     "Reply",
     "RequestParts",
     "ResponseHead",
-    "RunsProviderTools",
     "StreamDecoder",
-    "WritesOutput",
     "warm_up",
     "warm_up_async",
 ]
@@ -385,146 +378,6 @@ class Dialect(Protocol):
 
     def fault(self, status: int, headers: Mapping[str, str], body: bytes) -> Fault:
         """Classify an error response."""
-        ...
-
-
-@runtime_checkable
-class WritesOutput(Protocol):
-    """An additional method of a dialect, if the provider has a format for answers in JSON.
-
-    Without it, an `output_type` is asked for in words.
-    """
-
-    def output(self, name: str, schema: Mapping[str, Any], *, strict: bool) -> bytes:
-        """Encode the format, byte-equal for equal schemas. It comes back as `RequestParts.output`.
-
-        Args:
-            name: The type's name: 1 to 64 letters, digits, underscores and dashes.
-            schema: The JSON Schema of an object. It is not changed.
-            strict: True if the provider is to hold the model to the schema.
-
-        Raises:
-            ValueError: The provider cannot take the schema. The text names the place in the type.
-        """
-        ...
-
-
-@runtime_checkable
-class CountsTokens(Protocol):
-    """Additional methods of a dialect, if the provider counts tokens on request."""
-
-    def count_request(self, parts: RequestParts) -> ModelRequest:
-        """The request that asks for the number of input tokens of a request with these parts."""
-        ...
-
-    def counted(self, body: bytes) -> int:
-        """The number in the answer. Raises `ProtocolFault`."""
-        ...
-
-
-@runtime_checkable
-class CompactsHistory(Protocol):
-    """Additional methods of a dialect, if the provider compacts histories."""
-
-    def compaction_request(self, parts: RequestParts, instructions: str) -> ModelRequest:
-        """The request that asks the provider to compact this history.
-
-        `instructions` name the content to keep; "" for the provider's own choice. A provider without
-        instructions ignores them.
-        """
-        ...
-
-    def compacted(self, body: bytes) -> Reply:
-        """Read the answer. Its `entries` replace the history from now on. Raises `ProtocolFault`, with the
-        `usage`, for an answer without a compaction."""
-        ...
-
-    def is_boundary(self, entry: bytes) -> bool:
-        """True if a stored entry holds a compaction of the provider, which replaces all before it."""
-        ...
-
-
-@runtime_checkable
-class RunsProviderTools(Protocol):
-    """Additional methods of a dialect, if the provider has tools that the client runs.
-
-    Their calls have the kind "provider": `name` is the type of the model's item, `arguments` the whole item.
-    """
-
-    def waits_for(self, call: ToolCall) -> Literal["approval", "external"]:
-        """Whether a provider tool's call waits for an approval, or for its result from outside."""
-        ...
-
-    def provider_output(self, call: ToolCall, value: Any, *, is_error: bool = False) -> str:
-        """The item that answers the call, as JSON text. `results` takes it as the result's only part.
-
-        `value`: the given result; True or False for an approval. Raises ValueError, without content, if the
-        value cannot answer the call.
-        """
-        ...
-
-
-@runtime_checkable
-class EditsContext(Protocol):
-    """Additional methods of a dialect, if the provider edits the context itself."""
-
-    def usable_edits(
-        self, edits: Sequence[ContextEdit], settings: Mapping[str, Any]
-    ) -> tuple[ContextEdit, ...]:
-        """The compactor's edits that a request with these settings may hold as `context_management`.
-
-        An edit that the provider API or the host does not have is left out, so `Dialect.request` accepts
-        every returned edit. Equal settings give an equal result, so a conversation's requests do not differ.
-        """
-        ...
-
-
-@runtime_checkable
-class MarksHistory(Protocol):
-    """An additional method of a dialect, if `Reply.carried` follows from a reply's content.
-
-    An imported history comes without replies. This method gives it the marks that replies would have.
-    """
-
-    def marks(self, entries: Sequence[bytes]) -> Mapping[str, tuple[str, int]]:
-        """Values that later requests with these entries must contain, in the form of `Reply.carried`."""
-        ...
-
-
-class Fitted(Value, frozen=True):
-    """Settings that fit a model, and a note about each change.
-
-    `notes` name settings, numbers and the providers' words; never a text of the caller.
-    """
-
-    _unshown = frozenset({"settings"})
-
-    settings: Mapping[str, Any]
-    notes: tuple[str, ...] = ()
-
-
-@runtime_checkable
-class FitsSettings(Protocol):
-    """An additional method of a dialect that knows the settings that its models refuse.
-
-    Without it, `Dialect.request` is asked about each setting that was not written for the model. A refused
-    setting is left out.
-    """
-
-    def fitted(
-        self, given: Mapping[str, Any], kept: Mapping[str, Any], *, model: str, has_tools: bool
-    ) -> Fitted:
-        """The settings of a request: `given`, and `kept` without the settings that the model would refuse.
-
-        A kept setting that would be refused, alone or beside a given one, is translated or left out. A given
-        one stays as it is, even if the provider will refuse it.
-
-        Args:
-            given: Settings that the caller wrote for this model, by the names of `ModelSettings`.
-            kept: Settings for another model, or from an earlier turn. No name is in both.
-            model: The model's name.
-            has_tools: True if the request offers tools.
-        """
         ...
 
 

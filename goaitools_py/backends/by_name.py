@@ -28,8 +28,7 @@ from .base import (
     warm_up,
     warm_up_async,
 )
-from .dialects import WIRES, dialect_of
-from .endpoints import endpoint_family
+from .dialects import WIRES, dialect_of, endpoint_family
 
 __all__ = ["backend_from_name"]
 
@@ -78,7 +77,7 @@ def backend_from_name(
     """
     where = _parsed(name)
     if max_concurrent_calls is not None:
-        from .gating import checked_limit
+        from .gate import checked_limit
 
         checked_limit(max_concurrent_calls)
     made = _LazyAsyncBackend if is_async else _LazyBackend

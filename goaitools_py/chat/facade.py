@@ -122,6 +122,11 @@ class Facade(ABC, Generic[_B]):
                 every.append(backend)
         return tuple(every)
 
+    def _dialect_named(self, wire: str) -> Dialect | None:
+        """The dialect of a provider API: a built-in one, or of one of this chat's backends."""
+        own = (backend.dialect for backend in self._backends)
+        return known_dialect(wire) or next((one for one in own if one.wire == wire), None)
+
     @property
     def _dialect(self) -> Dialect:
         return self._backend.dialect
@@ -246,6 +251,7 @@ class Facade(ABC, Generic[_B]):
         self, store: Any, key: str, *, save: Save, binding: Any, **settings: Any
     ) -> tuple[Any, Any, Save]:
         """The ports, the settings and `save` of a kept conversation."""
+        from ..backends.protocols import TranslatesReplies
         from .kept.facade import Ports, settings_of
 
         ports = Ports(
@@ -265,7 +271,7 @@ class Facade(ABC, Generic[_B]):
             dialect=self._dialect,
             binding=self._bound(binding),
             converts=self._defaults["on_foreign_state"] == "convert"
-            and known_dialect(self._dialect.wire) is not None,
+            and isinstance(self._dialect, TranslatesReplies),
             **settings,
         )
         return ports, made, save
@@ -395,7 +401,7 @@ class Facade(ABC, Generic[_B]):
             answers={} if answers is None else _answers(answers),
             preamble=preamble,
             messages=messages,
-            dialect_of=known_dialect,
+            dialect_of=self._dialect_named,
             translate=_translated,
             fallbacks=self._fallbacks,
             outages=self._outages,

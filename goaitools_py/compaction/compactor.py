@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ..backends.capabilities import capabilities
+from ..backends.dialects import WIRES
 from ..base.values import Given
 from ..types.request_parts import ContextEdit
 from .base import (
@@ -225,4 +226,4 @@ def _window(model: Any) -> int | None:
 
 
 def _has_provider(model: str) -> bool:
-    return model.split(":", 1)[0] in ("openai", "openai-responses", "anthropic", "sim")
+    return model.split(":", 1)[0] in (*WIRES, "sim")

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, Final
 
+from ..backends.dialects import WIRES
 from .base import AskModel, CompactionRequest, ModelAnswer, NoChange, OwnStrategy, Turns
 from .strategies import check_count, recent_from
 
@@ -34,8 +35,8 @@ the content."""
 
 _LEAD: Final = "Summary of the conversation up to here, in place of its messages:\n"
 
-_APIS: Final = ("openai", "openai-responses", "anthropic", "sim")
-"""How the name of a backend may begin; `tests/test_wrong_arguments.py` compares it with `WIRES`."""
+_APIS: Final = (*WIRES, "sim")
+"""How the name of a backend may begin."""
 
 _UNUSABLE: Final = {
     "length": "the summary was cut off at the output limit",

@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from ..backends.base import Dialect
+from ..backends.protocols import problems_of
 from ..base.values import replace
 from ..open_turn import journal, steps
 from ..state import blob as blobs
@@ -28,7 +29,6 @@ from ..state.state import ConversationState, closed_entries, hard_limits, load_s
 from ..state.whole_blobs import verify_state
 from ..types.errors import StateInvalidError, StateVersionError
 from .archive_reading import check_chain
-from .rewrite.mend.report import problems
 from .turns import History, read_history
 from .wires import dialect_for
 
@@ -298,10 +298,10 @@ def _check(state: ConversationState, dialect: Dialect) -> None:
     entries = closed_entries(state)
     opened = state.open.entries if state.open is not None else ()
     journal.check_journal(state, dialect)
-    found = problems(dialect.wire, [*entries, *opened], open_end=state.open is not None)
+    found = problems_of(dialect, [*entries, *opened], open_end=state.open is not None)
     if not found and state.inbox:
         ended = closed_entries(steps.close_turn(state, dialect))
-        found = problems(dialect.wire, [*ended, *(item.entry for item in state.inbox)])
+        found = problems_of(dialect, [*ended, *(item.entry for item in state.inbox)])
     if found:
         raise _invalid(
             f"the provider would refuse its history ({found[0]}); state_from_messages(…, repair=True) mends "

@@ -23,9 +23,19 @@ from typing import Any, Final
 
 import msgspec
 
-from ..backends import narrow, rules
-from ..backends.base import Dialect, MarksHistory
+from ..backends.base import Dialect
 from ..backends.dialects import dialect_of
+from ..backends.protocols import (
+    ChecksHistory,
+    EntryView,
+    HostRules,
+    MarksHistory,
+    ViewsHistory,
+    is_read,
+    lacks,
+    narrowed_history,
+    problems_of,
+)
 from ..backends.read_entries import parse_entries
 from ..base import rawjson
 from ..base.rawjson import RawJSONError
@@ -126,8 +136,8 @@ def state_from_messages(
 
     Raises:
         TypeError: `messages` is no list, or it holds other values than dicts and `repair` is False.
-        ValueError: The provider API is unknown, the first message is a system message, or the provider would
-            refuse the history.
+        ValueError: The provider API is unknown, the first message is a system message, the provider would
+            refuse the history, or `repair` is True and the dialect has no `ChecksHistory`.
     """
     _check_messages(messages, repair=repair)
     dialect = dialect or dialect_of(wire)
@@ -170,10 +180,9 @@ def state_of_entries(
     views = [dialect.view([entry]) for entry in entries]
     if views and views[0] and views[0][0].role == "system" and not may_lead:
         raise ValueError("the messages begin with a system message: it is not stored; pass it as system=")
-    problems = rules.check_history(wire, entries, unique_ids=False) if wire in rules.WIRES else []
-    if problems:
+    if problems := problems_of(dialect, entries):
         raise ValueError(f"the provider would refuse this history: {problems[0]}")
-    apart = narrow.distinct(wire, entries)
+    apart = dialect.unique_calls(entries) if isinstance(dialect, ViewsHistory) else ()
     if any(one.changes for one in apart):
         found, is_reread = _apart(entries, apart, found), True
         entries = [one.entry for one in apart]
@@ -210,7 +219,9 @@ def state_of_entries(
 def _mended(entries: Sequence[bytes], dialect: Dialect) -> tuple[Mended, bool]:
     """The history as its provider takes it, in forms that every server of the API takes. True: the text for a
     model has changed."""
-    formed = narrow.narrowed(dialect.wire, entries, fully=False)
+    if missing := lacks(dialect, ChecksHistory):
+        raise ValueError(f"repair=True has no rules to repair by: {missing}")
+    formed = narrowed_history(dialect, entries, HostRules())
     left = [entry for entry in formed.entries if entry]
     # A change counts for the entry that now has the place of the changed entry.
     places = list(accumulate(map(bool, formed.entries), initial=0))
@@ -218,12 +229,12 @@ def _mended(entries: Sequence[bytes], dialect: Dialect) -> tuple[Mended, bool]:
     with suppress(StateInvalidError):
         found = mended(left, dialect)
         log = tuple(sorted((*changes, *found.log), key=lambda row: row[1]))
-        is_reread = bool(found.log) or any(narrow.is_read(kind) for kind, _ in changes)
+        is_reread = bool(found.log) or any(is_read(kind) for kind, _ in changes)
         return Mended(entries=found.entries, log=log), is_reread
     raise ValueError("the provider would refuse this history, and it cannot be repaired")
 
 
-def _apart(entries: Sequence[bytes], apart: Sequence[narrow.Narrow], found: Mended | None) -> Mended:
+def _apart(entries: Sequence[bytes], apart: Sequence[EntryView], found: Mended | None) -> Mended:
     """The history with unique ids of calls, which is noted as a repair."""
     if found is None:
         same = tuple([Entry(entry=entry, source=at, letter="") for at, entry in enumerate(entries)])

@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from ..backends.base import Dialect, RunsProviderTools
+from ..backends.base import Dialect
+from ..backends.protocols import RunsProviderTools
 from ..backends.read_entries import read_entries
 from ..base.values import Value, replace
 from ..state.closed_turns import ClosedTurn

@@ -28,6 +28,7 @@ import msgspec
 
 from ..backends.base import Dialect, Reply
 from ..backends.capabilities import capabilities
+from ..backends.protocols import frames_of
 from ..backends.read_entries import read_entries
 from ..base.json_scan import count_values
 from ..base.values import Value, replace
@@ -216,11 +217,11 @@ def booked(
     replied = 0
     if needs_reply(usage, has_reasoning=has_reasoning):
         words = Message(role="assistant", parts=(Text(reply.text),), tool_calls=reply.calls)
-        replied = _count((words,), dialect.wire, counter)
+        replied = _count((words,), dialect, counter)
     counted, has_media = 0, False
     if calibrates or not gauge.is_anchored or not usage.input_tokens:
         messages, unread = _read(sent, dialect)
-        counted = unread + _count(messages, dialect.wire, counter)
+        counted = unread + _count(messages, dialect, counter)
         has_media = bool(unread) or not all(
             isinstance(part, Text) for message in messages for part in message.parts
         )
@@ -230,19 +231,19 @@ def booked(
         replied=replied,
         has_reasoning=has_reasoning,
         goes_on=bool(reply.calls) and reply.run_calls,
-        stays=_stays(reply, dialect.wire, meta.model),
+        stays=_stays(reply, dialect, meta.model),
     )
     return _kept(meta, learned(gauge, usage, said), window)
 
 
-def _stays(reply: Reply, wire: str, model: str) -> ReasoningStays:
+def _stays(reply: Reply, dialect: Dialect, model: str) -> ReasoningStays:
     """How long reasoning counts as input of later requests.
 
     Chat Completions sends reasoning back only if a server showed it as text. In recorded usages of the other
     provider APIs reasoning counts while the results of its calls are sent, until the next user message.
     Models that bind their thinking to the history keep it.
     """
-    if wire == "openai":
+    if not frames_of(dialect).keeps_reasoning:
         return "loop" if reply.reasoning else "never"
     return "always" if capabilities(model).binds_thinking else "loop"
 
@@ -274,7 +275,7 @@ def next_tokens(state: ConversationState, dialect: Dialect, counter: TokenCounte
     if opened is not None:
         since[:0] = opened.unanswered
         results = [_result(ToolResult(call_id=call.id, parts=call.parts)) for call in opened.calls]
-    estimate = count_entries(since, dialect, counter) + _count(results, dialect.wire, counter)
+    estimate = count_entries(since, dialect, counter) + _count(results, dialect, counter)
     if not gauge.tokens:
         estimate += state.history_bytes() // _BYTES_PER_TOKEN
     return gauge.expected(estimate)
@@ -287,14 +288,14 @@ def _result(result: ToolResult) -> Message:
 def count_entries(entries: Sequence[bytes], dialect: Dialect, counter: TokenCounter | None = None) -> int:
     """An estimate of the tokens of stored entries, without calibration."""
     messages, unread = _read(entries, dialect)
-    return unread + _count(messages, dialect.wire, counter)
+    return unread + _count(messages, dialect, counter)
 
 
 def _estimated(
     dialect: Dialect, counter: TokenCounter | None, entries: Sequence[bytes]
 ) -> tuple[tuple[Message, ...], int]:
     messages, unread = _read(entries, dialect)
-    return messages, unread + _count(messages, dialect.wire, counter)
+    return messages, unread + _count(messages, dialect, counter)
 
 
 _MOST_VALUES: Final = 50_000
@@ -315,8 +316,8 @@ def _read(entries: Sequence[bytes], dialect: Dialect) -> tuple[tuple[Message, ..
         return (), sum(map(len, entries)) // _BYTES_PER_TOKEN
 
 
-def _count(messages: Sequence[Message], wire: str, counter: TokenCounter | None) -> int:
-    own = TokenEstimate(wire)
+def _count(messages: Sequence[Message], dialect: Dialect, counter: TokenCounter | None) -> int:
+    own = TokenEstimate(frames_of(dialect))
     total = own.between(messages) if counter is None and len(messages) > 1 else 0
     for message in messages:
         try:

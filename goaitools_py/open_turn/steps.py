@@ -14,7 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
-from ..backends.base import CompactsHistory, Dialect, Reply
+from ..backends.base import Dialect, Reply
+from ..backends.protocols import CompactsHistory
 from ..backends.read_entries import read_entries
 from ..base.values import replace
 from ..state.closed_turns import UNSENT, ClosedTurn, Iteration

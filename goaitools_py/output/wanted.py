@@ -12,7 +12,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from ..backends.base import Dialect, WritesOutput
+from ..backends.base import Dialect
+from ..backends.protocols import WritesOutput
 from ..base.values import Value
 from ..state.records import Meta, digest8
 from ..tools import Tool

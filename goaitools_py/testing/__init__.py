@@ -1,8 +1,8 @@
 """Helps to test programs that use this package: a scripted backend, a check of histories, the simulator, and
 the contracts that a dialect or a store of your own has to keep."""
 
-from ..backends.rules import check_history
 from ..sim import SimServer
+from ._history_check import check_history
 from .cassette import Cassette
 from .crash_points import CrashReport, crash_points
 from .dialect_contract import DialectSamples, SampleError, SampleReply, dialect_contract

@@ -9,8 +9,8 @@ import json
 import re
 from typing import Final
 
-from ..backends import rules
 from ..backends.base import Reply
+from ..backends.protocols import problems_of
 from ..types.messages import user
 from ._contract import DialectCase, Findings, check, flaws_of, shown
 from ._contract_writing import answers_to, history_of
@@ -186,8 +186,6 @@ def _settled(case: DialectCase) -> Findings:
 @check("what the dialect makes is a history that the wire's rules allow (check_history)")
 def _rules(case: DialectCase) -> Findings:
     dialect = case.dialect
-    if dialect.wire not in rules.WIRES:
-        return
     asked = dialect.entries([user("Well?")])
     for name, _, reply in case.whole():
         results = dialect.results(answers_to(reply.calls)) if reply.calls else []
@@ -201,7 +199,7 @@ def _rules(case: DialectCase) -> Findings:
         for what, entries in histories.items():
             if (what == "with its results" or what == "unsigned") and reply.stop == "pause":
                 continue
-            for problem in rules.check_history(dialect.wire, entries):
+            for problem in problems_of(dialect, entries, unique_ids=True):
                 yield f"{name} {what}: {problem}"
 
 

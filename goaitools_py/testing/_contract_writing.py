@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations
 from typing import Any, Final
 
-from ..backends.base import Dialect, Fitted, ModelRequest, RequestParts, WritesOutput
+from ..backends.base import Dialect, ModelRequest, RequestParts
+from ..backends.protocols import Fitted, WritesOutput
 from ..base import rawjson
 from ..types.messages import (
     Image,

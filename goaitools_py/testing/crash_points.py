@@ -22,7 +22,6 @@ from typing import Any, Final, Literal, TypeAlias
 from ..backends.base import ModelRequest
 from ..backends.dialects import dialect_of
 from ..backends.read_entries import read_entries
-from ..backends.rules import check_history
 from ..base import rawjson
 from ..base.values import Value
 from ..chat.async_chat import AsyncChat
@@ -32,6 +31,7 @@ from ..history.turns import read_history
 from ..stores.memory import AsyncMemoryStore, MemoryStore
 from ..types.errors import StateError
 from ._crash_stores import Held, async_mortal, mortal
+from ._history_check import check_history
 from .scripted import ScriptedBackend, Step
 
 __all__ = ["CrashReport", "ScriptedTurn", "crash_points"]

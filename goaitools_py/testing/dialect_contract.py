@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from ..backends.base import Dialect
-from . import _contract_hostile, _contract_replies, _contract_streams, _contract_writing
+from . import _contract_hostile, _contract_optional, _contract_replies, _contract_streams, _contract_writing
 from ._contract import DialectCase, DialectCheck, DialectSamples, SampleError, SampleReply, described
 
 __all__ = ["DialectSamples", "SampleError", "SampleReply", "dialect_contract"]
@@ -37,20 +37,26 @@ _CHECKS: tuple[DialectCheck, ...] = (
     *_contract_replies.CHECKS,
     *_contract_streams.CHECKS,
     *_contract_hostile.CHECKS,
+    *_contract_optional.CHECKS,
 )
 
 _SHOWN_OF_A_CHECK = 3
 
 
-def dialect_contract(dialect: Dialect, samples: DialectSamples) -> None:
+def dialect_contract(dialect: Dialect, samples: DialectSamples) -> tuple[str, ...]:
     """Check a dialect against everything that the engine needs (`goaitools_py.backends.base`).
 
-    The two methods of `CountsTokens` are optional and are not checked; only `Chat.count_tokens` uses them.
+    Optional protocols (`goaitools_py.backends`) are checked if the dialect has them: `ChecksHistory`,
+    `ViewsHistory`, `SplitsResults`, `TranslatesReplies`, `WritesOutput`. The others are only named.
     The check needs no test framework and no network, is deterministic, and takes a second or two.
 
     Args:
         dialect: The dialect, as a backend would hold it.
         samples: Replies and errors of the provider. More kinds of replies check more.
+
+    Returns:
+        The names of the optional protocols that the dialect has. The page docs/own_wire.md says what a
+        conversation goes without if one is missing.
 
     Raises:
         AssertionError: The dialect or the samples are wrong. The text has a line for each finding: the rule
@@ -66,6 +72,7 @@ def dialect_contract(dialect: Dialect, samples: DialectSamples) -> None:
         raise AssertionError(
             f"{len(lines)} findings about the dialect of wire {wire!r}:" + "".join(f"\n- {x}" for x in lines)
         )
+    return _contract_optional.optional_protocols(dialect)
 
 
 def _run(check: DialectCheck, case: DialectCase) -> Iterator[str]:

@@ -63,13 +63,13 @@ def converted(plan: Plan, foreign: StateProviderError) -> tuple[ConversationStat
     `foreign`: the error of a load without a conversion.
 
     Raises:
-        StateProviderError: `foreign`, if the options do not allow to convert, or if this release does not
-            know the API.
+        StateProviderError: `foreign`, if the options do not allow to convert, if this release does not know
+            the API, or if a dialect cannot translate.
         StateError: The state cannot be converted.
     """
     dialect, options = plan.dialect, plan.options
     source = plan.dialect_of(foreign.found) if options.on_foreign_state == "convert" else None
-    if source is None or plan.dialect_of(dialect.wire) is None:
+    if source is None:
         raise foreign
     state = load_state(
         plan.blob, codec=plan.codec, binding=options.binding, min_revision=options.min_revision

@@ -27,6 +27,7 @@ from ..types.errors import (
     ProviderUnavailableError,
     RateLimitError,
     StateError,
+    StateProviderError,
     StreamInterruptedError,
     TurnError,
     TurnStoppedError,
@@ -80,7 +81,7 @@ class FallbackTurn:
             except (StateError, TypeError, ValueError) as exc:
                 if failed is None and (place.number == 0 or self._engine.has_acted):
                     raise
-                problem = type(exc).__name__
+                problem = f"{exc}" if isinstance(exc, StateProviderError) else type(exc).__name__
             else:
                 outages.clear(place.number)
                 return result

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ..backends.base import Dialect, FitsSettings, Fitted, RequestParts
+from ..backends.base import Dialect, RequestParts
+from ..backends.protocols import FitsSettings, Fitted
 from ..tools import Tool
 
 __all__ = ["fit_settings"]

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ..backends.base import BackendError, ProtocolFault
+from ..backends.protocols import ChecksHistory, ViewsHistory, lacks
 from ..types.errors import (
     AuthenticationError,
     ContextTooLongError,
@@ -206,6 +207,9 @@ def _words(ledger: Ledger, failure: Failure) -> tuple[str, str]:
             "try resume(err.state) later; if this stays, check base_url= and the network",
         )
     _, found, advice = _ERRORS[failure.fault.kind]
+    if failure.fault.kind == "rejected" and failure.status in REFUSES_FORMS:
+        missing = lacks(ledger.dialect, ChecksHistory, ViewsHistory)
+        advice = f"{advice}; the history was not repaired: {missing}" if missing else advice
     wanted = ledger.plan.output
     blames_type = (
         failure.fault.kind == "rejected" and failure.status in REFUSES_FORMS and ledger.state.meta.output

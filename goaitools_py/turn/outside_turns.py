@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from ..backends.base import CountsTokens, ProtocolFault
+from ..backends.base import ProtocolFault
+from ..backends.protocols import CountsTokens
 from ..base.values import replace
 from ..history.rewrite.repair import checked
 from ..open_turn import inbox, journal, steps

@@ -14,7 +14,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ..backends.base import Dialect, EditsContext, RequestParts
+from ..backends.base import Dialect, RequestParts
+from ..backends.protocols import EditsContext
 from ..base.values import Value, field, replace
 from ..open_turn import journal
 from ..state.letters import SYSTEM

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from ..backends import rules
+from ..backends.protocols import problems_of
 from ..base.values import replace
 from ..compaction.base import (
     NO_COMPACTION,
@@ -478,10 +478,7 @@ def _before_cut(before_cut: Any, request: CompactionRequest, kept: Sequence[Turn
 
 def check_rewritten(ledger: Ledger) -> list[str]:
     """The problems that make the provider refuse a rewritten history; empty without a problem."""
-    if ledger.dialect.wire not in rules.WIRES:
-        return []
-    entries = closed_entries(ledger.state)
-    return rules.check_history(ledger.dialect.wire, entries, unique_ids=False)
+    return problems_of(ledger.dialect, closed_entries(ledger.state))
 
 
 def _cut(

@@ -15,7 +15,8 @@ from contextlib import suppress
 from decimal import Decimal
 from typing import Any, Final
 
-from ..backends.base import CompactsHistory, Dialect, ModelRequest, ProtocolFault, Reply, RequestParts
+from ..backends.base import Dialect, ModelRequest, ProtocolFault, Reply, RequestParts
+from ..backends.protocols import CompactsHistory
 from ..base.values import Value, replace
 from ..compaction.base import AskFailed, AskModel, AskProvider, ModelAnswer
 from ..compaction.turn_views import COMPACTED, TurnView, note_of

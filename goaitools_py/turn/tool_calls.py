@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from ..backends.base import RunsProviderTools
+from ..backends.protocols import RunsProviderTools
 from ..base.run_twice import run_twice
 from ..base.values import Value, replace
 from ..open_turn import journal

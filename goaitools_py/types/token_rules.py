@@ -10,39 +10,51 @@ import math
 import struct
 from typing import Final
 
+from ..base.values import Value
 from .messages import Audio, Document, Image, Message, Part, Text
 
-__all__ = ["TiktokenCounter", "image_size", "media_tokens"]
+__all__ = ["MediaRates", "TiktokenCounter", "image_size", "media_tokens"]
 
-_IMAGE: Final = {"openai": 500, "openai-responses": 500, "anthropic": 800}
-"""A picture of unknown size: one by URL, or in a format that is not read here."""
-_PAGE: Final = {"openai": 400, "openai-responses": 400, "anthropic": 1_600}
-"""A page of a PDF. Anthropic: "1,500-3,000 tokens per page" of text, and the page as a picture
-(platform.claude.com/docs/en/build-with-claude/pdf-support); a recorded page of little text was 1,590."""
+
+class MediaRates(Value, frozen=True, kw_only=True):
+    """Tokens of pictures and documents at a provider.
+
+    Attributes:
+        image: For a picture of unknown size: one by URL, or in a format that is not read here.
+        page: For a page of a PDF.
+        by_tiles: True: pictures count by tiles of 512 pixels, as at OpenAI. False: by their area, as at
+            Anthropic.
+    """
+
+    image: int = 500
+    page: int = 400
+    by_tiles: bool = True
+
+
 _AUDIO_BYTES: Final = 3_200
 """Bytes of sound for one token. OpenAI counts 10 tokens a second; a second of 16 kHz PCM is 32,000 bytes."""
 
 
-def media_tokens(part: Part, wire: str) -> int:
+def media_tokens(part: Part, rates: MediaRates) -> int:
     """Tokens of a part that is not text, by the rule of the provider."""
     if isinstance(part, Image):
-        return _image_tokens(part, wire)
+        return _image_tokens(part, rates)
     if isinstance(part, Document):
         pages = part.data.count(b"/Type /Page") + part.data.count(b"/Type/Page") if part.data else 0
         trees = part.data.count(b"/Type /Pages") + part.data.count(b"/Type/Pages") if part.data else 0
-        return max(1, pages - trees) * _PAGE.get(wire, 400)
+        return max(1, pages - trees) * rates.page
     if isinstance(part, Audio):
         return len(part.data or b"") // _AUDIO_BYTES
     return 0
 
 
-def _image_tokens(image: Image, wire: str) -> int:
-    if image.detail == "low" and wire != "anthropic":
+def _image_tokens(image: Image, rates: MediaRates) -> int:
+    if image.detail == "low" and rates.by_tiles:
         return 85
     size = image_size(image.data) if image.data else None
     if size is None:
-        return _IMAGE.get(wire, 500)
-    return _anthropic_tokens(*size) if wire == "anthropic" else _openai_tokens(*size)
+        return rates.image
+    return _openai_tokens(*size) if rates.by_tiles else _anthropic_tokens(*size)
 
 
 def _anthropic_tokens(width: int, height: int) -> int:
@@ -168,5 +180,5 @@ class TiktokenCounter:
         texts = [part.text for part in message.parts if isinstance(part, Text)]
         texts += [f"{call.name}{call.arguments}" for call in message.tool_calls]
         words = sum(len(self._encoding.encode(text, disallowed_special=())) for text in texts)
-        media = sum(media_tokens(part, "openai") for part in message.parts if not isinstance(part, Text))
+        media = sum(media_tokens(part, MediaRates()) for part in message.parts if not isinstance(part, Text))
         return _FRAME * (1 + len(message.tool_calls)) + words + media

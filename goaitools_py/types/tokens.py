@@ -15,10 +15,9 @@ from typing import Final, Literal, Protocol, TypeAlias
 
 from ..base.values import Value, replace
 from .messages import Message, Text, Usage
-from .token_rules import TiktokenCounter, media_tokens
+from .token_rules import MediaRates, TiktokenCounter, media_tokens
 
 __all__ = [
-    "FRAMES",
     "RATES",
     "ExchangeEstimate",
     "Frames",
@@ -112,8 +111,8 @@ def text_tokens(data: bytes) -> float:
     return tokens + excess * rates.dense if excess > 0 else tokens
 
 
-class Frames(Value, frozen=True, kw_only=True):
-    """Tokens that a provider adds around the text of messages.
+class Frames(MediaRates, frozen=True, kw_only=True):
+    """Tokens that a provider adds around the text of messages, and those of pictures and documents.
 
     Attributes:
         density: Tokens of this provider's vocabulary for one token of OpenAI's older vocabularies.
@@ -122,36 +121,33 @@ class Frames(Value, frozen=True, kw_only=True):
         call: For a call.
         parallel: For the results of several calls of one reply, in addition to `result` for each.
         event: For an event.
+        keeps_reasoning: True if the input of later requests contains reasoning that no text shows.
+
+    The defaults are for Chat Completions, and for a dialect without numbers of its own. All numbers are
+    fitted to the differences between consecutive recorded usages.
     """
 
-    density: float
-    said: float
-    result: float
-    call: float
-    parallel: float
+    density: float = 1.1
+    said: float = 5.0
+    result: float = 8.0
+    call: float = 4.0
+    parallel: float = 0.0
     event: float = 24.0
-
-
-FRAMES: dict[str, Frames] = {
-    "openai": Frames(density=1.1, said=5.0, result=8.0, call=4.0, parallel=0.0),
-    "openai-responses": Frames(density=1.1, said=5.0, result=11.0, call=6.0, parallel=17.0),
-    "anthropic": Frames(density=1.25, said=4.0, result=14.0, call=12.0, parallel=42.0),
-}
-"""By provider API. Fitted to the differences between consecutive recorded usages."""
+    keeps_reasoning: bool = False
 
 
 class TokenEstimate(Value, frozen=True):
     """Counts without a vocabulary: text by classes of bytes, pictures and documents by size.
 
     Args:
-        wire: The provider API; an unknown one counts as "openai".
+        frames: The tokens around messages: the `frames` of a backend's dialect.
     """
 
-    wire: str = "openai"
+    frames: Frames = Frames()
 
     def count(self, message: Message, /) -> int:
         """The message's tokens, with the tokens that the provider adds for its role; at least 1."""
-        frames = FRAMES.get(self.wire) or FRAMES["openai"]
+        frames = self.frames
         words = 0.0
         size = frames.result if message.role == "tool" else frames.said
         if message.is_event:
@@ -160,7 +156,7 @@ class TokenEstimate(Value, frozen=True):
             if isinstance(part, Text):
                 words += text_tokens(part.text.encode("utf-8", "replace"))
             else:
-                size += media_tokens(part, self.wire)
+                size += media_tokens(part, frames)
         for call in message.tool_calls:
             size += frames.call
             words += text_tokens(f"{call.name}{call.arguments}".encode("utf-8", "replace"))
@@ -175,7 +171,7 @@ class TokenEstimate(Value, frozen=True):
         for message in messages:
             before = before + 1 if message.role == "tool" else 0
             blocks += before == 2
-        return round(blocks * (FRAMES.get(self.wire) or FRAMES["openai"]).parallel)
+        return round(blocks * self.frames.parallel)
 
 
 # -------------------------------------------------------------------- learned from the conversation

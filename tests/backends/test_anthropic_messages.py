@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from goaitools_py.backends.anthropic.messages import AnthropicDialect
+from goaitools_py.backends.anthropic.dialect import AnthropicDialect
 from goaitools_py.backends.base import RequestParts
 from goaitools_py.base import rawjson
 from goaitools_py.types.messages import (

@@ -12,9 +12,9 @@ import jsonschema_rs
 import pytest
 import zstandard
 
-from goaitools_py.backends.anthropic.messages import AnthropicDialect
+from goaitools_py.backends.anthropic.dialect import AnthropicDialect
 from goaitools_py.backends.base import ProtocolFault, Reply, RequestParts
-from goaitools_py.backends.rules import check_history
+from goaitools_py.testing import check_history
 from goaitools_py.types.messages import user
 
 Exchange = dict[str, Any]

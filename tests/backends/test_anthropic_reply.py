@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from goaitools_py.backends.anthropic.messages import AnthropicDialect
+from goaitools_py.backends.anthropic.dialect import AnthropicDialect
 from goaitools_py.backends.base import ProtocolFault, Reply
-from goaitools_py.backends.rules import check_history
 from goaitools_py.base import rawjson
+from goaitools_py.testing import check_history
 from goaitools_py.types.messages import Usage
 
 JSON = dict[str, Any]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from goaitools_py.backends.anthropic.messages import AnthropicDialect
+from goaitools_py.backends.anthropic.dialect import AnthropicDialect
 from goaitools_py.backends.base import ProtocolFault, Reply, StreamDecoder
 
 JSON = dict[str, Any]

@@ -147,7 +147,7 @@ def test_naming_a_backend_loads_no_sdk(wire: str) -> None:
                 backend = backend_from_name(name, is_async=is_async)
                 assert backend.dialect.wire == "{wire}" and backend.model
         heavy = {{"openai", "httpx", "httpx2", "anthropic", "asyncio", "goaitools_py.sim.server"}}
-        dialects = {{"openai.chat", "openai.responses", "anthropic.messages"}}
+        dialects = {{"openai_chat.dialect", "openai_responses.dialect", "anthropic.dialect"}}
         dialects = {{"goaitools_py.backends." + name for name in dialects}}
         print(sorted(heavy & set(sys.modules)), len(dialects & set(sys.modules)))
     """

@@ -14,8 +14,7 @@ import pytest
 
 from goaitools_py import AsyncChat, Chat, DeadlineExceededError, RateLimitError, tool
 from goaitools_py.backends import BackendError, gated
-from goaitools_py.backends.gate import Gate, Ticket, gate_of
-from goaitools_py.backends.gating import group_of
+from goaitools_py.backends.gate import Gate, Ticket, gate_of, group_of
 from goaitools_py.sim import Fault
 from goaitools_py.testing import Calls, ScriptedBackend, SimServer
 

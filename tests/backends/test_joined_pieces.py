@@ -16,10 +16,10 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goaitools_py.backends.anthropic.messages import AnthropicDialect
+from goaitools_py.backends.anthropic.dialect import AnthropicDialect
 from goaitools_py.backends.base import ProtocolFault, Reply
-from goaitools_py.backends.openai.chat import OpenAIChatDialect
-from goaitools_py.backends.openai.responses import OpenAIResponsesDialect
+from goaitools_py.backends.openai_chat.dialect import OpenAIChatDialect
+from goaitools_py.backends.openai_responses.dialect import OpenAIResponsesDialect
 
 Value = Any
 Events = list[Value]

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from goaitools_py.backends import rules
 from goaitools_py.backends.dialects import dialect_of
-from goaitools_py.backends.narrow import Narrowed, narrowed
+from goaitools_py.backends.protocols import HostRules, NarrowedHistory, narrowed_history
 from goaitools_py.base import rawjson
 from goaitools_py.history.rewrite.mend import mended
 from goaitools_py.sim.anthropic.rules import check_anthropic
 from goaitools_py.sim.openai.chat_rules import check_openai
 from goaitools_py.sim.openai.responses_rules import check_openai_responses
+from goaitools_py.testing import check_history
 
 from ..history._damage import Words, damaged, random_history
 from ..history._lenient import HABITS, base_history, dumped, is_form, lenient
@@ -26,6 +26,11 @@ from ..history._lenient import HABITS, base_history, dumped, is_form, lenient
 WIRES = ("openai", "openai-responses", "anthropic")
 HABITUAL = [(wire, name) for wire in WIRES for name in HABITS[wire]]
 _REUSED = re.compile("`tool_use` ids must be unique|Duplicate '.*' item found with call_id")
+
+
+def narrowed(wire: str, entries: Sequence[bytes], *, fully: bool) -> NarrowedHistory:
+    """The entries as the own host of a provider API takes them."""
+    return narrowed_history(dialect_of(wire), entries, HostRules(fully=fully))
 
 
 def refusals(wire: str, entries: Sequence[bytes]) -> list[str]:
@@ -44,7 +49,7 @@ def said(wire: str, entries: Sequence[bytes]) -> list[str]:
     return check[wire](history)
 
 
-def settled(wire: str, found: Narrowed) -> list[bytes]:
+def settled(wire: str, found: NarrowedHistory) -> list[bytes]:
     """The narrowed entries, and what they lack now repaired, as both users of them do it."""
     left = [entry for entry in found.entries if entry]
     return [one.entry for one in mended(left, dialect_of(wire)).entries]
@@ -56,7 +61,7 @@ def test_each_habit_is_valid_refused_and_narrowed(wire: str, habit: str) -> None
     history = base_history(Words(wire))
     HABITS[wire][habit](history)
     entries = dumped(history)
-    assert rules.check_history(wire, entries, unique_ids=False) == []
+    assert check_history(wire, entries, unique_ids=False) == []
     assert refusals(wire, entries) != []
 
     formed, found = (narrowed(wire, entries, fully=fully) for fully in (False, True))
@@ -91,7 +96,7 @@ def test_any_mixture_of_habits_is_narrowed(wire: str) -> None:
         dice = random.Random(seed)
         history, names = lenient(wire, dice, times=dice.randint(1, 5))
         entries = dumped(history)
-        assert rules.check_history(wire, entries, unique_ids=False) == [], (seed, names)
+        assert check_history(wire, entries, unique_ids=False) == [], (seed, names)
 
         found = narrowed(wire, entries, fully=True)
         once = settled(wire, found)
@@ -194,7 +199,11 @@ def test_a_provider_api_of_somebody_elses_has_no_rules() -> None:
     """Its entries and ids stay."""
     entries = (b'{"tool_calls":[]}', b"nothing")
 
-    assert narrowed("theirs", entries, fully=True) == Narrowed(entries, (), ({}, {}))
+    theirs: Any = object()
+
+    found = narrowed_history(theirs, entries, HostRules(fully=True))
+
+    assert found == NarrowedHistory(entries, (), ({}, {}))
 
 
 # ------------------------------------------------------------------------------------- rule by rule

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from goaitools_py.backends.base import Dialect, RequestParts
-from goaitools_py.backends.openai.chat import OpenAIChatDialect
+from goaitools_py.backends.openai_chat.dialect import OpenAIChatDialect
 from goaitools_py.base import rawjson
 from goaitools_py.base.rawjson import RawJSONError
 from goaitools_py.types.messages import (

@@ -13,7 +13,7 @@ import pytest
 import zstandard
 
 from goaitools_py.backends.base import ProtocolFault, Reply
-from goaitools_py.backends.openai.chat import OpenAIChatDialect
+from goaitools_py.backends.openai_chat.dialect import OpenAIChatDialect
 
 Exchange = dict[str, Any]
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goaitools_py.backends.base import FaultKind, ProtocolFault, Reply
-from goaitools_py.backends.openai.chat import OpenAIChatDialect
-from goaitools_py.backends.rules import check_history
+from goaitools_py.backends.openai_chat.dialect import OpenAIChatDialect
+from goaitools_py.testing import check_history
 from goaitools_py.types.messages import ToolCall, Usage
 
 OPENAI = OpenAIChatDialect()

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from goaitools_py.backends.base import Delta, FaultKind, ProtocolFault, Reply
 from goaitools_py.backends.http.sse import MAX_EVENT_BYTES
-from goaitools_py.backends.openai.chat import OpenAIChatDialect
-from goaitools_py.backends.openai.chat_stream import ChatDecoder
+from goaitools_py.backends.openai_chat.dialect import OpenAIChatDialect
+from goaitools_py.backends.openai_chat.stream import ChatDecoder
 from goaitools_py.types.messages import ToolCall, Usage
 
 OTHER = OpenAIChatDialect("llm.example.org")

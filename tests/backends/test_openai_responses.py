@@ -10,8 +10,8 @@ import jsonschema_rs
 import pytest
 
 from goaitools_py.backends.base import Dialect, ModelRequest, RequestParts
-from goaitools_py.backends.openai.chat import OpenAIChatDialect
-from goaitools_py.backends.openai.responses import OpenAIResponsesDialect
+from goaitools_py.backends.openai_chat.dialect import OpenAIChatDialect
+from goaitools_py.backends.openai_responses.dialect import OpenAIResponsesDialect
 from goaitools_py.base.rawjson import RawJSONError
 from goaitools_py.types.messages import (
     Audio,

@@ -14,8 +14,8 @@ import pytest
 import zstandard
 
 from goaitools_py.backends.base import Delta, ProtocolFault, Reply, RequestParts
-from goaitools_py.backends.openai.responses import OpenAIResponsesDialect
-from goaitools_py.backends.rules import check_history
+from goaitools_py.backends.openai_responses.dialect import OpenAIResponsesDialect
+from goaitools_py.testing import check_history
 
 Exchange = dict[str, Any]
 JSON = dict[str, Any]

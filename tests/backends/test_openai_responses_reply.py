@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goaitools_py.backends.base import FaultKind, ProtocolFault, Reply
-from goaitools_py.backends.openai.responses import OpenAIResponsesDialect
-from goaitools_py.backends.rules import check_history
+from goaitools_py.backends.openai_responses.dialect import OpenAIResponsesDialect
 from goaitools_py.base.values import replace
+from goaitools_py.testing import check_history
 from goaitools_py.types.messages import ToolCall, Usage
 
 OPENAI = OpenAIResponsesDialect()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from goaitools_py.backends.base import Delta, FaultKind, ProtocolFault, Reply
 from goaitools_py.backends.http.sse import MAX_EVENT_BYTES
-from goaitools_py.backends.openai.responses import OpenAIResponsesDialect
+from goaitools_py.backends.openai_responses.dialect import OpenAIResponsesDialect
 from goaitools_py.types.messages import Usage
 
 OPENAI = OpenAIResponsesDialect()

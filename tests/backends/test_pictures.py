@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from goaitools_py import Audio, Chat, Document, Image, tool, user
-from goaitools_py.backends.anthropic.messages import AnthropicDialect
+from goaitools_py.backends.anthropic.dialect import AnthropicDialect
 from goaitools_py.backends.base import Dialect
-from goaitools_py.backends.openai.chat import OpenAIChatDialect
-from goaitools_py.backends.openai.responses import OpenAIResponsesDialect
+from goaitools_py.backends.openai_chat.dialect import OpenAIChatDialect
+from goaitools_py.backends.openai_responses.dialect import OpenAIResponsesDialect
 from goaitools_py.testing import Calls, ScriptedBackend
 from goaitools_py.types.messages import ToolResult
 

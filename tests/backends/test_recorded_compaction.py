@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 import zstandard
 
-from goaitools_py.backends.anthropic.messages import AnthropicDialect
-from goaitools_py.backends.base import CompactsHistory, ProtocolFault, RequestParts
-from goaitools_py.backends.openai.responses import OpenAIResponsesDialect
-from goaitools_py.backends.rules import check_history
+from goaitools_py.backends.anthropic.dialect import AnthropicDialect
+from goaitools_py.backends.base import ProtocolFault, RequestParts
+from goaitools_py.backends.openai_responses.dialect import OpenAIResponsesDialect
+from goaitools_py.backends.protocols import CompactsHistory
 from goaitools_py.base import rawjson
 from goaitools_py.compaction import ServerCompaction
+from goaitools_py.testing import check_history
 
 RESPONSES = OpenAIResponsesDialect()
 ANTHROPIC = AnthropicDialect()

@@ -21,8 +21,8 @@ from openai.types.chat.chat_completion_message import ChatCompletionMessage
 from openai.types.responses.response_input_item_param import ResponseInputItemParam
 from openai.types.responses.response_output_item import ResponseOutputItem
 
-from goaitools_py.backends.anthropic.messages import AnthropicDialect
-from goaitools_py.backends.openai.responses import OpenAIResponsesDialect
+from goaitools_py.backends.anthropic.dialect import AnthropicDialect
+from goaitools_py.backends.openai_responses.dialect import OpenAIResponsesDialect
 
 # ------------------------------------------------------------------------------------ reading the types
 

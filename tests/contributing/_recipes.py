@@ -23,6 +23,7 @@ class Edit(NamedTuple):
         path = root / self.file
         if not self.after:
             assert not path.exists(), f"{self.file} is there already"
+            path.parent.mkdir(exist_ok=True)
             path.write_text(self.text, encoding="utf-8")
             return
         old = path.read_text(encoding="utf-8")
@@ -127,18 +128,18 @@ SETTING = Recipe(
             '    "service_tier": checks.text,\n',
         ),
         Edit(
-            "goaitools_py/backends/openai/chat.py",
+            "goaitools_py/backends/openai_chat/dialect.py",
             '    "prompt_cache_key": "prompt_cache_key",\n',
             '    "service_tier": "service_tier",\n',
         ),
         Edit(
-            "goaitools_py/backends/openai/responses.py",
+            "goaitools_py/backends/openai_responses/dialect.py",
             '_SETTINGS: Final = frozenset({"max_output_tokens", "temperature", "top_p", ',
             '"service_tier", ',
         ),
         Edit(
-            "goaitools_py/backends/anthropic/messages.py",
-            '                values["thinking"] = _thinking(value)\n',
+            "goaitools_py/backends/anthropic/dialect.py",
+            '                values["thinking"] = thinking_member(value)\n',
             '            elif name == "service_tier":\n                values["service_tier"] = value\n',
         ),
         Edit(
@@ -264,13 +265,13 @@ QUIRK = Recipe(
     "A server's quirk",
     (
         Edit(
-            "goaitools_py/backends/openai/chat_reply.py",
+            "goaitools_py/backends/openai_chat/reply.py",
             "``function_call``          not a call                    "
             "deprecated, never asked for; 6 of 6 were hollow\n",
             "``trace_id``               always                        a made-up gateway refuses its trace\n",
         ),
         Edit(
-            "goaitools_py/backends/openai/chat_reply.py",
+            "goaitools_py/backends/openai_chat/reply.py",
             '    "function_call": _is_no_call,\n',
             '    "trace_id": lambda value: True,\n',
         ),
@@ -279,7 +280,7 @@ QUIRK = Recipe(
             "",
             '''"""A gateway's trace is left out of what is stored; what it answered stays as it came."""
 
-from goaitools_py.backends.openai.chat import OpenAIChatDialect
+from goaitools_py.backends.openai_chat.dialect import OpenAIChatDialect
 
 
 def test_a_trace_is_left_out() -> None:
@@ -296,4 +297,158 @@ def test_a_trace_is_left_out() -> None:
     ("tests/backends/test_trace_id.py", "tests/backends/test_openai_chat_reply.py"),
 )
 
-RECIPES = (TRIGGER, SETTING, STORE, QUIRK)
+API = Recipe(
+    "A fourth provider API",
+    (
+        Edit("goaitools_py/backends/dialects.py", '"anthropic"', ', "echo"'),
+        Edit(
+            "goaitools_py/backends/dialects.py",
+            '            return AnthropicDialect(family=family or "anthropic", model=model)\n',
+            """        case "echo":
+            from .echo.dialect import EchoDialect
+
+            return EchoDialect(family or "echo")
+""",
+        ),
+        Edit(
+            "goaitools_py/backends/by_name.py",
+            '    "anthropic": "ANTHROPIC_BASE_URL",\n',
+            '    "echo": "ECHO_BASE_URL",\n',
+        ),
+        Edit(
+            "goaitools_py/backends/by_name.py",
+            "            return OpenAIResponsesBackend\n",
+            """        case "echo":
+            from .echo.backends import EchoBackend
+
+            return EchoBackend
+""",
+        ),
+        Edit(
+            "goaitools_py/backends/by_name.py",
+            "            return AsyncOpenAIResponsesBackend\n",
+            """        case "echo":
+            from .echo.backends import AsyncEchoBackend
+
+            return AsyncEchoBackend
+""",
+        ),
+        Edit(
+            "goaitools_py/backends/__init__.py",
+            "from .gate import gated\n",
+            "from .echo.backends import AsyncEchoBackend, EchoBackend\n",
+        ),
+        Edit(
+            "goaitools_py/backends/__init__.py",
+            '    "AsyncBackend",\n',
+            '    "AsyncEchoBackend",\n',
+        ),
+        Edit(
+            "goaitools_py/backends/__init__.py",
+            '    "Dialect",\n',
+            '    "EchoBackend",\n',
+        ),
+        Edit(
+            "goaitools_py/backends/echo/__init__.py",
+            "",
+            '''"""The provider API "echo", a made-up variant of Chat Completions.
+
+Owns: all that is known of this API alone. Must never know: a turn, or another provider API.
+"""
+''',
+        ),
+        Edit(
+            "goaitools_py/backends/echo/dialect.py",
+            "",
+            '''"""The Echo dialect: as Chat Completions, with another name.
+
+Owns: where the API differs. Must never know: a socket, an SDK, a turn.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ..openai_chat.dialect import OpenAIChatDialect
+
+__all__ = ["EchoDialect"]
+
+
+class EchoDialect(OpenAIChatDialect, frozen=True):
+    """``POST /chat/completions`` as Echo speaks it."""
+
+    wire: ClassVar[str] = "echo"
+''',
+        ),
+        Edit(
+            "goaitools_py/backends/echo/backends.py",
+            "",
+            '''"""The public backends for Echo.
+
+Owns: their names. Must never know: the SDK (until one is made).
+"""
+
+from __future__ import annotations
+
+from ..base import Dialect
+from ..openai.backends import AsyncOpenAIChatBackend, OpenAIChatBackend
+
+__all__ = ["AsyncEchoBackend", "EchoBackend"]
+
+
+class EchoBackend(OpenAIChatBackend):
+    """Echo, for `Chat`. The arguments are those of `OpenAIChatBackend`."""
+
+    def _dialect(self, family: str) -> Dialect:
+        from .dialect import EchoDialect
+
+        return EchoDialect(family)
+
+
+class AsyncEchoBackend(AsyncOpenAIChatBackend):
+    """Echo, for `AsyncChat`."""
+
+    def _dialect(self, family: str) -> Dialect:
+        from .dialect import EchoDialect
+
+        return EchoDialect(family)
+''',
+        ),
+        Edit(
+            "tests/backends/test_echo.py",
+            "",
+            '''"""Facts about the provider API "echo"."""
+
+from goaitools_py import Chat
+from goaitools_py.backends import EchoBackend
+from goaitools_py.backends.dialects import dialect_of
+from goaitools_py.states import convert_state, inspect_state
+from goaitools_py.testing import ScriptedBackend, _openai_wire, dialect_contract
+
+from ..test_dialect_contract import samples_of
+
+
+def test_it_keeps_the_contract() -> None:
+    """With the four protocols that repair, narrowing, conversion and fallbacks need."""
+    found = dialect_contract(dialect_of("echo"), samples_of("openai"))
+
+    assert {"ChecksHistory", "ViewsHistory", "TranslatesReplies"} <= set(found)
+
+
+def test_it_has_a_name_and_its_states_are_converted() -> None:
+    """A string makes its backend, and a conversation goes there and back."""
+    assert isinstance(EchoBackend("m", api_key="k").dialect, type(dialect_of("echo")))
+    assert Chat("echo:m")._backend.dialect.wire == "echo"
+    backend = ScriptedBackend("Hello.", dialect=dialect_of("echo"), shape=_openai_wire)
+
+    state = Chat(backend).chat_with_state(None, user="Hello?").state
+
+    there = convert_state(state, "anthropic").state
+    assert inspect_state(convert_state(there, "echo").state).wire == "echo"
+''',
+        ),
+    ),
+    ("tests/backends/test_echo.py", "tests/test_imports.py::test_no_import_at_all_leads_back"),
+)
+
+RECIPES = (TRIGGER, SETTING, STORE, QUIRK, API)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from goaitools_py.backends import rules
 from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.history.rewrite.mend import Mended, mended
+from goaitools_py.testing import check_history
 
 __all__ = ["UNKNOWN", "assert_mended", "mend", "said"]
 
@@ -20,7 +20,7 @@ def mend(wire: str, entries: Sequence[bytes]) -> Mended:
     """What becomes of a history; and whatever that is, it is valid, and it is that again."""
     found = mended(entries, dialect_of(wire))
     made = [one.entry for one in found.entries]
-    assert rules.check_history(wire, made, unique_ids=False) == []
+    assert check_history(wire, made, unique_ids=False) == []
     again = mended(made, dialect_of(wire))
     assert again.log == ()
     assert all(one.entry is entry for one, entry in zip(again.entries, made, strict=True))
@@ -46,11 +46,9 @@ def said(wire: str, entries: Sequence[bytes]) -> list[str]:
 def valid_prefix(wire: str, entries: Sequence[bytes]) -> int:
     """How many entries make a closed valid history, before the first damaged place."""
     end = 0
-    while end < len(entries) and not rules.check_history(
-        wire, entries[: end + 1], open_end=True, unique_ids=False
-    ):
+    while end < len(entries) and not check_history(wire, entries[: end + 1], open_end=True, unique_ids=False):
         end += 1
-    while rules.check_history(wire, entries[:end], unique_ids=False):
+    while check_history(wire, entries[:end], unique_ids=False):
         end -= 1
     return end
 
@@ -60,4 +58,4 @@ def assert_mended(wire: str, entries: Sequence[bytes]) -> None:
 
     good = valid_prefix(wire, entries)
     assert [one.entry for one in found.entries][:good] == list(entries[:good])
-    assert bool(found.log) == bool(rules.check_history(wire, list(entries), unique_ids=False))
+    assert bool(found.log) == bool(check_history(wire, list(entries), unique_ids=False))

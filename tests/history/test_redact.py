@@ -9,7 +9,7 @@ import pytest
 
 from goaitools_py import Encrypted, Key, Keyring, Signed
 from goaitools_py.backends.dialects import dialect_of
-from goaitools_py.history.rewrite.mend.report import problems
+from goaitools_py.backends.protocols import problems_of
 from goaitools_py.seal import Plain
 from goaitools_py.state.closed_turns import with_numbers
 from goaitools_py.state.state import closed_turns, dump_state, load_state
@@ -44,7 +44,7 @@ def test_no_trace_of_the_secret_is_left(wire: str, seed: int) -> None:
     new = load_state(done.state, codec=codec, binding=owner)
     opened = new.open.entries if new.open is not None else ()
     entries = [entry for turn in closed_turns(new) for entry in turn.entries]
-    assert problems(wire, [*entries, *opened], open_end=new.open is not None) == []
+    assert problems_of(dialect_of(wire), [*entries, *opened], open_end=new.open is not None) == []
     assert new.meta.messages == sum(turn.record.messages for turn in closed_turns(new))
     again = redact_state(done.state, secret, codec=codec, binding=owner)
     assert (again.state, again.count, again.places) == (done.state, 0, ())

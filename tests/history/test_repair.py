@@ -6,8 +6,8 @@ import base64
 import json
 import random
 import time
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from itertools import dropwhile
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goaitools_py import StateInvalidError
-from goaitools_py.backends import rules
+from goaitools_py.backends.anthropic import rules as anthropic_rules
 from goaitools_py.backends.dialects import dialect_of
+from goaitools_py.backends.openai_chat import rules as chat_rules
+from goaitools_py.backends.openai_responses import rules as responses_rules
+from goaitools_py.backends.protocols import HistoryFrame
 from goaitools_py.base import rawjson
 from goaitools_py.base.values import replace
 from goaitools_py.history.rewrite.mend import mended, summary
@@ -26,6 +29,7 @@ from goaitools_py.history.rewrite.repair import checked, repaired
 from goaitools_py.state.records import RULES_VERSION, CutFacts, cut_facts, digest8
 from goaitools_py.state.state import closed_entries, closed_turns, dump_state, load_state
 from goaitools_py.states import inspect_state, read_history, state_from_messages, state_messages
+from goaitools_py.testing import check_history
 
 from ..replay._recorded import read_lines
 from ..replay._wire_anthropic import ANTHROPIC
@@ -478,7 +482,7 @@ def test_random_damage_is_mended(seed: int, times: int, wire: str) -> None:
     dice = random.Random(seed)
     words = Words(wire)
     history = random_history(words, dice)
-    assert rules.check_history(wire, history, unique_ids=False) == []
+    assert check_history(wire, history, unique_ids=False) == []
 
     assert_mended(wire, damaged(history, dice, times=times))
 
@@ -521,13 +525,13 @@ def test_damaged_real_conversations_are_mended(wire: str, data_dir: Path) -> Non
 def checks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many entries each full check of a history had, in order."""
     made: list[int] = []
-    original = rules.check_history
 
-    def counted(wire: str, messages: Any, **options: Any) -> list[str]:
+    def counted(original: Any, messages: Any, frame: HistoryFrame) -> Iterator[str]:
         made.append(len(messages))
-        return original(wire, messages, **options)
+        yield from original(messages, frame)
 
-    monkeypatch.setattr(rules, "check_history", counted)
+    for rules in (chat_rules, responses_rules, anthropic_rules):
+        monkeypatch.setattr(rules, "problems", partial(counted, rules.problems))
     return made
 
 
@@ -675,7 +679,7 @@ def test_readers_show_what_the_next_turn_will_send(wire: str) -> None:
     assert history.turns[0].facts["flags"] == {"c1": "unknown"}
     assert history.turns[0].facts["repaired"] == {"result_added": 1, "unreadable": 1}
     assert [message.text for message in history.all_messages()] == ["q", "", UNKNOWN, "done"]
-    assert rules.check_history(wire, messages) == []
+    assert check_history(wire, messages) == []
     assert inspect_state(blob).cuts == ()
 
 
@@ -736,7 +740,7 @@ def test_an_import_is_strict_unless_it_is_to_be_repaired(wire: str) -> None:
 
     blob = state_from_messages(wire, messages, repair=True)
 
-    assert rules.check_history(wire, state_messages(blob)) == []
+    assert check_history(wire, state_messages(blob)) == []
     assert [turn.facts for turn in read_history(blob).turns] == [
         {"flags": {"c1": "unknown"}, "repaired": {"result_added": 1}},
         {"repaired": {"stray_result": 1}},

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goaitools_py.backends import rules
+from goaitools_py.backends.anthropic import rules as anthropic_rules
 from goaitools_py.backends.dialects import dialect_of
+from goaitools_py.backends.openai_chat import rules as chat_rules
+from goaitools_py.backends.openai_responses import rules as responses_rules
+from goaitools_py.backends.protocols import HistoryFrame
 from goaitools_py.base import rawjson
 from goaitools_py.history.rewrite.mend import mended, summary
 
@@ -223,13 +227,14 @@ def test_a_message_that_was_whole_has_the_letter_of_its_first_part() -> None:
 
 def refuse(monkeypatch: pytest.MonkeyPatch, words: bytes) -> None:
     """From now on the rules refuse each history that holds these bytes."""
-    original = rules.check_history
 
-    def check(wire: str, messages: Sequence[Any], **options: Any) -> list[str]:
-        found = original(wire, messages, **options)
-        return [*found, "banned"] if any(words in one for one in messages) else found
+    def check(original: Any, messages: Sequence[Any], frame: HistoryFrame) -> Iterator[str]:
+        yield from original(messages, frame)
+        if any(words in one for one in messages):
+            yield "banned"
 
-    monkeypatch.setattr(rules, "check_history", check)
+    for rules in (chat_rules, responses_rules, anthropic_rules):
+        monkeypatch.setattr(rules, "problems", partial(check, rules.problems))
 
 
 @pytest.mark.parametrize("wire", WIRES)

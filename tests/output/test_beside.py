@@ -9,10 +9,10 @@ import pytest
 from pydantic import BaseModel
 
 from goaitools_py import AsyncChat, Chat, Compactor, Summarize, TurnLimit
-from goaitools_py.backends.anthropic.messages import AnthropicDialect
-from goaitools_py.backends.base import WritesOutput
+from goaitools_py.backends.anthropic.dialect import AnthropicDialect
 from goaitools_py.backends.dialects import dialect_of
-from goaitools_py.backends.openai.chat import OpenAIChatDialect
+from goaitools_py.backends.openai_chat.dialect import OpenAIChatDialect
+from goaitools_py.backends.protocols import WritesOutput
 from goaitools_py.base import rawjson
 from goaitools_py.output import Output, OutputError
 from goaitools_py.states import verify_state

@@ -9,8 +9,8 @@ from pydantic import BaseModel
 
 from goaitools_py import Chat
 from goaitools_py.backends.base import BackendError
-from goaitools_py.backends.openai.chat import OpenAIChatDialect
-from goaitools_py.backends.openai.responses import OpenAIResponsesDialect
+from goaitools_py.backends.openai_chat.dialect import OpenAIChatDialect
+from goaitools_py.backends.openai_responses.dialect import OpenAIResponsesDialect
 from goaitools_py.output import Output
 from goaitools_py.testing import ScriptedBackend
 from goaitools_py.testing._reply_shapes import SHAPES

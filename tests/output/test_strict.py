@@ -14,8 +14,11 @@ from pydantic import create_model
 
 from goaitools_py import Chat
 from goaitools_py.backends.dialects import dialect_of
-from goaitools_py.backends.wire.schema_limits import too_large_for_openai
-from goaitools_py.backends.wire.schema_refusals import refuse_at_anthropic, refuse_at_openai
+from goaitools_py.backends.wire.schema_refusals import (
+    refuse_at_anthropic,
+    refuse_at_openai,
+    too_large_for_openai,
+)
 from goaitools_py.backends.wire.strict_schema import anthropic_strict, openai_strict
 from goaitools_py.output import Output, OutputError
 from goaitools_py.output.shape import shape_of

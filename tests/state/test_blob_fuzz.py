@@ -21,7 +21,6 @@ import pytest
 import zstandard
 
 from goaitools_py import PLAIN, Chat, Encrypted, Key, Keyring, Signed, event, tool
-from goaitools_py.backends import rules
 from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.history.rewrite.repair import repaired
 from goaitools_py.open_turn import steps
@@ -394,7 +393,7 @@ def test_a_mutated_blob_with_a_fitting_seal_is_refused_or_whole(name: str, shard
             wire, trusted, mended = histories
             unsendable += bool(check_history(wire, trusted))
             # An id that comes back in a later turn is no fault of the history: wires tell the calls apart.
-            problems = rules.check_history(wire, mended, unique_ids=False)
+            problems = check_history(wire, mended, unique_ids=False)
             assert problems == [], f"a repaired history is no history: {blob.hex()}"
 
     print(

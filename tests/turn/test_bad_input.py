@@ -28,7 +28,7 @@ from goaitools_py import (
     event,
     tool,
 )
-from goaitools_py.backends.rules import WIRES
+from goaitools_py.backends.dialects import WIRES
 from goaitools_py.sim import Fault
 from goaitools_py.state.codec import PLAIN
 from goaitools_py.state.state import dump_state, new_state

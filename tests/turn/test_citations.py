@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from goaitools_py.backends.base import ModelRequest
-from goaitools_py.backends.openai.chat import OpenAIChatDialect
+from goaitools_py.backends.openai_chat.dialect import OpenAIChatDialect
 from goaitools_py.states import read_history, state_messages
 from goaitools_py.testing import Raw, ScriptedBackend, check_history
 from goaitools_py.types.citations import Citation

@@ -19,7 +19,7 @@ from goaitools_py import (
     tool,
 )
 from goaitools_py.backends.base import BackendError
-from goaitools_py.backends.openai.chat import OpenAIChatDialect
+from goaitools_py.backends.openai_chat.dialect import OpenAIChatDialect
 from goaitools_py.states import inspect_state, read_history
 from goaitools_py.testing import Calls, ScriptedBackend
 from goaitools_py.turn.plan import Outages
@@ -170,9 +170,10 @@ def test_only_a_provider_that_is_down_is_replaced(face: Face, fault: Exception, 
 
 
 class OwnDialect(OpenAIChatDialect, frozen=True):
-    """A provider API that no conversion knows."""
+    """A dialect without `TranslatesReplies`: no conversion can write a reply of it."""
 
     wire: ClassVar[str] = "of-another-package"
+    reply_pieces: ClassVar[Any] = None
 
 
 class OwnBackend:
@@ -202,7 +203,8 @@ def test_a_fallback_that_cannot_take_the_turn_up(face: Face) -> None:
     with pytest.raises(ProviderUnavailableError) as caught:
         chat.chat_with_state(None, user="Hello?")
 
-    assert "StateProviderError" in caught.value.__notes__[0]
+    assert "TranslatesReplies" in caught.value.__notes__[0]
+    assert "docs/own_wire.md" in caught.value.__notes__[0]
     assert chat.resume(caught.value.state).text == "Back."
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from goaitools_py import Compactor, MessageLimit, ModelSettings, Summarize, tool
-from goaitools_py.backends.anthropic.messages import AnthropicDialect
+from goaitools_py.backends.anthropic.dialect import AnthropicDialect
 from goaitools_py.backends.base import BackendError
 from goaitools_py.backends.capabilities import capabilities
 from goaitools_py.states import inspect_state

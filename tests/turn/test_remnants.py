@@ -11,7 +11,7 @@ from anthropic.types import ContentBlockParam
 from anthropic.types.beta import BetaContentBlockParam
 
 from goaitools_py import Compactor, MessageLimit, ModelSettings, ProviderTool, Summarize, tool
-from goaitools_py.backends.anthropic.messages import AnthropicDialect
+from goaitools_py.backends.anthropic.dialect import AnthropicDialect
 from goaitools_py.backends.base import BackendError
 from goaitools_py.states import inspect_state, state_from_messages
 from goaitools_py.testing import Raw, ScriptedBackend

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,7 +17,10 @@ from goaitools_py import (
     ProviderRejectedError,
     event,
 )
-from goaitools_py.backends import rules
+from goaitools_py.backends.anthropic import rules as anthropic_rules
+from goaitools_py.backends.openai_chat import rules as chat_rules
+from goaitools_py.backends.openai_responses import rules as responses_rules
+from goaitools_py.backends.protocols import HistoryFrame
 from goaitools_py.base import rawjson
 from goaitools_py.base.values import replace
 from goaitools_py.history.archive_reading import archive_of
@@ -56,13 +61,13 @@ def codes(result: Any) -> list[str]:
 def checks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many entries each full check of a history had, in order."""
     made: list[int] = []
-    original = rules.check_history
 
-    def counted(wire: str, messages: Any, **options: Any) -> list[str]:
+    def counted(original: Any, messages: Any, frame: HistoryFrame) -> Iterator[str]:
         made.append(len(messages))
-        return original(wire, messages, **options)
+        yield from original(messages, frame)
 
-    monkeypatch.setattr(rules, "check_history", counted)
+    for rules in (chat_rules, responses_rules, anthropic_rules):
+        monkeypatch.setattr(rules, "problems", partial(counted, rules.problems))
     return made
 
 

@@ -31,7 +31,7 @@ OFF = (
     "chat/hand_off.py",
     "base/display.py",
     "backends/gate.py",
-    "backends/gating.py",
+    "backends/gate.py",
     "open_turn/given_answers.py",
     "turn/answer.py",
     "testing/cassette.py",

@@ -234,7 +234,7 @@ from goaitools_py.stores import (
     StoredPage,
 )
 from goaitools_py.testing import ScriptedBackend, SimServer, check_history, store_contract
-from goaitools_py.tokens import TiktokenCounter, TokenCounter, TokenEstimate
+from goaitools_py.tokens import Frames, TiktokenCounter, TokenCounter, TokenEstimate
 from goaitools_py.types.answers import PendingReason
 from goaitools_py.types.citations import Citation
 from goaitools_py.types.events import FellBack, StateConverted
@@ -392,7 +392,7 @@ def options(saved: list[bytes]) -> ChatOptions:
         sticky_settings=True,
         compactor=NO_COMPACTION,
         limits=Limits(max_tool_calls=3, max_tokens=1_000, conversation_max_tokens=10_000, max_cost_usd=0.5),
-        token_counter=TokenEstimate("anthropic"),
+        token_counter=TokenEstimate(Frames()),
         context_marks=(0.5, 0.8),
         prices=genai_price,
         on_limit="raise",

@@ -1,4 +1,5 @@
-"""The provider API of Anthropic: Messages.
+"""The provider API "anthropic": Messages.
 
-Owns: its dialect, and the connection through the SDK. Must never know: a turn, or another provider.
+Owns: all that is known of this API alone, and the connection through the SDK. Must never know: a turn, or
+another provider API.
 """

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...base.advice import advised, own_names
 from ..base import AsyncExchange, Dialect, Exchange, ModelRequest
-from ..endpoints import checked_url
-from ..gating import gating
+from ..dialects import checked_url
+from ..gate import gating
 
 if TYPE_CHECKING:
     from ..http.sdk import ClientOptions
@@ -40,7 +40,7 @@ class _AnthropicBackend:
         **client_options: Any,
     ) -> None:
         from ..http.sdk import ClientOptions
-        from .messages import AnthropicDialect
+        from .dialect import AnthropicDialect
 
         checked_url(base_url)
         options = ClientOptions(

@@ -19,10 +19,33 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ...types.request_parts import ServerThinkingClearing
+from ...types.tokens import Frames
 from ..capabilities import Capabilities
 from ..wire.fitting import Fitting, fit_effort, fit_limit, near_effort
 
-__all__ = ["fit"]
+__all__ = [
+    "FRAMES",
+    "fit",
+    "is_claude",
+    "take_max_tokens",
+    "thinking_member",
+    "thinks_manually",
+    "unbound_thinking",
+]
+
+FRAMES: Final = Frames(
+    density=1.25,
+    said=4.0,
+    result=14.0,
+    call=12.0,
+    parallel=42.0,
+    image=800,
+    page=1_600,
+    by_tiles=False,
+    keeps_reasoning=True,
+)
+"""A page of a PDF: "1,500-3,000 tokens per page" of text, and the page as a picture
+(platform.claude.com/docs/en/build-with-claude/pdf-support); a recorded page of little text was 1,590."""
 
 _LEAST_BUDGET: Final = 1_024
 _LEAST_TOP_P: Final = 0.95
@@ -222,3 +245,53 @@ def _edits(fitting: Fitting) -> None:
 
 def _is_taken(thinking: Mapping[str, Any], known: Capabilities) -> bool:
     return known.thinking is None or thinking.get("type") in known.thinking
+
+
+# ------------------------------------------------------------------------------- settings of a request
+
+
+def thinking_member(budget: int) -> dict[str, Any]:
+    """The member for a thinking budget; 0 forbids thinking."""
+    return {"type": "enabled", "budget_tokens": budget} if budget else {"type": "disabled"}
+
+
+def thinks_manually(values: Mapping[str, Any]) -> bool:
+    """True if the request gives a budget for thinking."""
+    thinking = values.get("thinking")
+    return isinstance(thinking, Mapping) and thinking.get("type") == "enabled"
+
+
+def is_claude(is_own: bool, known: Capabilities) -> bool:
+    """True if the request goes to Anthropic's models, judged by the host and the model's name."""
+    return is_own or known.binds_thinking is not None
+
+
+def unbound_thinking(thinking: object, known: Capabilities) -> dict[str, Any] | None:
+    """A thinking configuration that lets the server drop blocks; None if the type has no member for it."""
+    if known.binds_thinking is False:
+        return None
+    given = {"type": "adaptive"} if thinking is None else thinking
+    if not isinstance(given, Mapping) or given.get("type") not in ("adaptive", "enabled"):
+        return None
+    own = given.get("block_binding")
+    binding = {**(own if isinstance(own, Mapping) else {}), "prefix_mismatch_behavior": "drop_block"}
+    return {**given, "block_binding": binding}
+
+
+def take_max_tokens(values: dict[str, Any], known: Capabilities) -> int:
+    """Take the output limit out of the values. The default is the model's, added to a thinking budget."""
+    given: int | None = values.pop("max_tokens", None)
+    thinking = values.get("thinking")
+    budget = thinking.get("budget_tokens") if isinstance(thinking, Mapping) else None
+    if not isinstance(budget, int):
+        budget = 0
+    if given is None:
+        default, most = known.default_output_tokens, known.max_output_tokens
+        wanted = default if default > budget else budget + default
+        return wanted if most is None or most <= budget else min(wanted, most)
+    if budget and given <= budget:
+        raise ValueError(
+            f"max_output_tokens={given} leaves nothing beside the thinking budget of {budget} tokens, "
+            "which counts towards it: raise the limit or lower the budget"
+        )
+    return given

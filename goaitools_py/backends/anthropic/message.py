@@ -13,9 +13,8 @@ from typing import Any
 from ...base import rawjson
 from ...types.messages import Document, Image, Message, Part, Text, ToolCall
 from ...types.render import read_event, read_system, read_text
-from .toolsets import member_call
 
-__all__ = ["read_entry"]
+__all__ = ["member_call", "read_entry"]
 
 
 def read_entry(entry: bytes) -> tuple[Message, ...]:
@@ -157,3 +156,8 @@ def _encoded(text: str) -> bytes:
 def _str(owner: Mapping[str, Any], key: str) -> str:
     value = owner.get(key)
     return value if isinstance(value, str) else ""
+
+
+def member_call(id: str, family: str, raw: bytes) -> ToolCall:
+    """A call of a member, as a call of the family. The arguments are the whole block."""
+    return ToolCall(id=id, name=family, arguments=raw.decode("utf-8", "replace"), kind="provider")

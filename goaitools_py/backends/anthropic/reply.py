@@ -62,9 +62,9 @@ from ..wire.answer import BROKEN_OFF, broken_off, clean_name, error_fault, mispl
 from ..wire.bill import cost_of
 from ..wire.envelope import Envelope
 from ..wire.tolerance import members_of, object_of
-from .bill import asides_of, billed, context_of, usage_of
-from .remnants import marks_of
-from .toolsets import member_call
+from .consumption import asides_of, billed, context_of, usage_of
+from .history_needs import marks_of
+from .message import member_call
 
 __all__ = [
     "ANTHROPIC_FAMILIES",

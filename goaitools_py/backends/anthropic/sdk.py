@@ -14,13 +14,13 @@ from typing import Any, Generic, TypeVar
 import anthropic
 
 from ..base import ModelRequest
-from ..endpoints import endpoint_family
+from ..dialects import endpoint_family
 from ..http.async_pool import ShardedClient
 from ..http.deadlines import DeadlineClient
 from ..http.exchange import wire_errors
 from ..http.sdk import ClientOptions, SdkErrors, refuse_options
 from ..http.sdk_edge import AsyncSdkEdge, SdkEdge
-from .remnants import betas_beside
+from .history_needs import betas_beside
 
 __all__ = ["anthropic_edge", "async_anthropic_edge"]
 

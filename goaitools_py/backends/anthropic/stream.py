@@ -23,11 +23,10 @@ from ..base import Delta, Fault, ProtocolFault, Reply
 from ..http.sse import EventSplitter, EventTooLongError
 from ..wire.answer import BROKEN_OFF, broken_off, error_fault, left_over
 from ..wire.bill import merged
-from ..wire.envelope import REFUSALS, Envelope
+from ..wire.envelope import REFUSALS, Envelope, read_again, shallow
 from ..wire.growing import joined
-from ..wire.nesting import read_again, shallow
 from ..wire.tolerance import members_of
-from .bill import billed
+from .consumption import billed
 from .reply import GUARDRAIL, RawReply, is_object, reply_of
 
 __all__ = ["AnthropicDecoder"]

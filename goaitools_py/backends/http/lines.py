@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 import httpx2
 
-from ..endpoints import is_plain_loopback
+from ..dialects import is_plain_loopback
 from .lane import AsyncLane, AsyncTap, Lane, Standing, Tap
 from .sdk import ClientOptions, Sdk, SdkClient
 

@@ -1,4 +1,5 @@
-"""The two provider APIs of OpenAI: Chat Completions and Responses.
+"""OpenAI, for both of its provider APIs: Chat Completions and Responses.
 
-Owns: their dialects, and the connection through the SDK. Must never know: a turn, or another provider.
+Owns: the connection through the SDK, and the rules that both APIs share. Must never know: a turn, or another
+provider.
 """

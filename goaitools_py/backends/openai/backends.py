@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...base.advice import advised, own_names
 from ..base import AsyncExchange, Dialect, Exchange, ModelRequest
-from ..endpoints import checked_url
-from ..gating import gating
+from ..dialects import checked_url
+from ..gate import gating
 
 if TYPE_CHECKING:
     from ..http.sdk import ClientOptions
@@ -117,7 +117,7 @@ class _Chat(_OpenAIBackend):
     _path = "/chat/completions"
 
     def _dialect(self, family: str) -> Dialect:
-        from .chat import OpenAIChatDialect
+        from ..openai_chat.dialect import OpenAIChatDialect
 
         return OpenAIChatDialect(family)
 
@@ -126,7 +126,7 @@ class _Responses(_OpenAIBackend):
     _path = "/responses"
 
     def _dialect(self, family: str) -> Dialect:
-        from .responses import OpenAIResponsesDialect
+        from ..openai_responses.dialect import OpenAIResponsesDialect
 
         return OpenAIResponsesDialect(family)
 

@@ -1,23 +1,31 @@
-"""Reads the outermost object of a provider's JSON, even if a member has an unexpected type.
+"""Reads the outermost object of a provider's JSON, even if a member has an unexpected type or nests too deep.
 
-Owns: the one lenient reader for the envelopes of all provider APIs. Must never know: any envelope.
+Owns: the lenient reader for the envelopes of all provider APIs, and the cut of replies that nest deeper than
+the JSON reader allows. Must never know: any envelope, or the meaning of a reply.
 
 A dialect names the members that it wants in a `msgspec.Struct`. msgspec reads almost every reply in one
 pass. It refuses a reply in which a member has another type than the struct says, or in which a string holds
 half an emoji. That reply is paid for, so it is read again, member by member: a member that cannot be read
 takes its default, and the others keep their values.
+
+In a reply that nests too deep, a container below the deepest level becomes null. The arguments of a tool
+call are not changed silently. An object of arguments becomes a JSON string of its own text, which every
+dialect reads as the arguments that the model wrote.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import NoneType, UnionType
 from typing import Any, Final, Generic, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
 from ...base import rawjson
+from ...base.values import replace
+from ..base import ProtocolFault, Reply
 
-__all__ = ["REFUSALS", "Envelope", "error_in"]
+__all__ = ["REFUSALS", "Envelope", "error_in", "read_again", "shallow"]
 
 REFUSALS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """Exceptions of msgspec for JSON that a more tolerant reader may still understand."""
@@ -98,3 +106,38 @@ def error_in(raw: bytes) -> object:
         return rawjson.loads(raw)
     except rawjson.RawJSONError:
         return "unreadable"
+
+
+_ARGUMENTS: Final = ("arguments", "input")
+"""Members with a model's input for a tool: Chat Completions and Responses; Anthropic."""
+
+
+def shallow(data: bytes) -> bytes:
+    """Cut containers that nest too deep; `data` itself if nothing is cut."""
+    return rawjson.pruned(data, as_text=_ARGUMENTS)
+
+
+def _without_done(body: bytes) -> bytes:
+    """A body without the word that ends a stream, which some proxies put behind a whole body, too."""
+    if not body[-32:].rstrip().endswith(b"[DONE]"):
+        return body
+    left = body.rstrip()[: -len(b"[DONE]")].rstrip()
+    left = left.removesuffix(b"data:").rstrip()
+    return left if left.endswith(b"}") else body
+
+
+def read_again(body: bytes, read: Callable[[bytes], Reply]) -> Reply:
+    """Read a body, without ``[DONE]`` behind it. If it cannot be read, cut the deepest containers and read it
+    once more.
+
+    Raises:
+        ProtocolFault: The body is not a reply in either form.
+    """
+    body = _without_done(body)
+    try:
+        return read(body)
+    except ProtocolFault:
+        cut = shallow(body)
+        if cut is body:
+            raise
+    return replace(read(cut), cut=True)

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ..base import Fitted
 from ..capabilities import EFFORTS, Capabilities
+from ..protocols import Fitted
 
 __all__ = ["Fitting", "fit_effort", "fit_limit", "near_effort"]
 

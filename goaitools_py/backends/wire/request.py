@@ -1,30 +1,52 @@
-"""The parts of a request that several provider APIs write in the same way: media, tools, cache key, body.
+"""The parts of a request that several provider APIs write in the same way.
 
-Owns: the bytes that do not depend on the provider API. Must never know: a role, a reply.
+Owns: media, tools, the cache key, the merge of a caller's `extra_body`, the body's bytes, and the same parts
+for another endpoint, for example to count tokens. Must never know: a role, a reply, a provider API's own
+members.
+
+The rule for `extra_body`:
+
+1. A member of `extra_body` wins over the setting that writes the same member.
+2. None leaves the member out of the request, also if a setting wrote it.
+3. The objects in `MERGED` are merged, one level deep: a setting gives one part of them and `extra_body`
+   another. Where both give the same key, `extra_body` wins. Every other object is replaced as a whole,
+   because most of them are variants with a ``type``, and a mixture of two variants is not valid.
+4. Items that a dialect needs in a list stay in it, behind the caller's.
+5. A member that would take over the history, the way of answering, or the conversation's state is a
+   `ValueError`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
 from ...base import rawjson
+from ...base.rawjson import RawJSONError
+from ...base.values import Value, replace
 from ...types.messages import Audio, Document, Image
 from ...types.render import user_text
 from ...types.request_parts import ProviderTool, ToolSpec
-from ..base import RequestParts
+from ..base import ModelRequest, ProtocolFault, RequestParts
 from ..capabilities import capabilities
 
 __all__ = [
     "IMAGE_TYPES",
+    "MERGED",
     "TOOL_CHOICES",
+    "WRITTEN_HERE",
+    "Refused",
     "body_of",
     "cache_key",
     "check_cache_key",
+    "check_context_edits",
     "check_image",
+    "count_of",
+    "cut_down",
+    "encoded",
     "file_name",
     "image_problem",
     "inline_url",
@@ -33,6 +55,7 @@ __all__ = [
     "sets_breakpoint",
     "tool_list",
     "with_breakpoint",
+    "with_extra",
 ]
 
 _BETWEEN: Final = b",\n"
@@ -187,3 +210,92 @@ def _spliced(pieces: Iterable[bytes]) -> list[bytes]:
         if piece:
             spliced += (_BETWEEN, piece)
     return spliced[1:]
+
+
+MERGED: Final = frozenset({"reasoning", "thinking", "output_config", "text"})
+"""Objects with a part that an option writes: `reasoning_effort`, `thinking_budget_tokens`, `output_type`."""
+
+
+class Refused(Value, frozen=True):
+    """Why a member may not be set, and the values that are allowed nevertheless."""
+
+    why: str
+    but: tuple[Any, ...] = ()
+
+
+WRITTEN_HERE: Final = Refused("the chat writes it itself")
+
+
+def with_extra(
+    values: Mapping[str, Any],
+    extra: Mapping[str, Any],
+    *,
+    refused: Mapping[str, Refused],
+    needed: Mapping[str, Sequence[Any]] | None = None,
+) -> dict[str, Any]:
+    """The members that settings write, with `extra_body` merged in. None: leave the member out.
+
+    Args:
+        values: Members that settings write, by name.
+        extra: The caller's `extra_body`.
+        refused: Members that `extra_body` may not set.
+        needed: Items that a request always has, as a list for each member.
+
+    Raises:
+        ValueError: `extra_body` sets a member that it may not set.
+        TypeError: The value in `extra_body` for one of `needed` is not a list.
+    """
+    for key, refusal in refused.items():
+        if key in extra and extra[key] not in refusal.but:
+            raise ValueError(f"extra_body cannot set {key!r}: {refusal.why}")
+    merged = dict(values)
+    for key, value in extra.items():
+        ours = values.get(key)
+        if key in MERGED and isinstance(value, Mapping) and isinstance(ours, Mapping):
+            merged[key] = {**ours, **value}
+        else:
+            merged[key] = value
+    for key, items in (needed or {}).items():
+        given = merged.get(key)
+        if given is None:
+            given = ()
+        elif not isinstance(given, (list, tuple)):
+            raise TypeError(f"{key!r} in extra_body must be a list, not {type(given).__name__}")
+        merged[key] = [*given, *(item for item in items if item not in given)]
+    return merged
+
+
+def encoded(values: Mapping[str, Any]) -> dict[str, bytes]:
+    """Each member as JSON; b"", which `body_of` leaves out, for None."""
+    return {key: b"" if value is None else rawjson.dumps(value) for key, value in values.items()}
+
+
+def cut_down(request: ModelRequest, path: str, members: Collection[str]) -> ModelRequest:
+    """The request for another path, with only these members. The bytes of their values do not change."""
+    kept = (
+        rawjson.dumps(name) + b":" + value
+        for name, value in rawjson.members(request.body).items()
+        if name in members
+    )
+    return replace(request, path=path, body=b"{" + b",".join(kept) + b"}", stream=False)
+
+
+def count_of(body: bytes) -> int:
+    """The number in an answer such as ``{"input_tokens": 14}``. Raises `ProtocolFault`."""
+    try:
+        found = rawjson.view(body)
+    except RawJSONError:
+        found = None
+    count = found.get("input_tokens") if isinstance(found, dict) else None
+    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+        raise ProtocolFault("the response to a count is not an object with input_tokens")
+    return count
+
+
+def check_context_edits(family: str, known: Collection[str]) -> None:
+    """Raise `ValueError` for a host that is not known to edit contexts; most would ignore the request."""
+    if family not in known:
+        raise ValueError(
+            f"the server {family!r} is not known to have context_management; leave the setting out and use a "
+            "compactor, or, if the server has it, send its own member by extra_body"
+        )

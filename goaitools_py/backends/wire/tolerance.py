@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from ...base import rawjson
+from ...base.rawjson import RawJSONError, loads
 
 __all__ = [
     "MAX_COUNT",
@@ -20,8 +21,11 @@ __all__ = [
     "data_url",
     "decoded",
     "is_hollow",
+    "is_name",
+    "listed",
     "members_of",
     "object_of",
+    "parsed",
 ]
 
 
@@ -83,3 +87,23 @@ def decoded(encoded: str) -> bytes | None:
         return base64.b64decode(encoded)
     except (binascii.Error, ValueError):
         return None
+
+
+def parsed(entry: Mapping[str, Any] | bytes) -> object:
+    """The entry's JSON value; None if it is not JSON."""
+    if not isinstance(entry, bytes):
+        return entry
+    try:
+        return loads(entry)
+    except RawJSONError:
+        return None
+
+
+def is_name(value: object) -> bool:
+    """True for text that is not empty."""
+    return isinstance(value, str) and value != ""
+
+
+def listed(ids: Iterable[str]) -> str:
+    """The ids as a text for a sentence."""
+    return ", ".join(sorted(map(repr, ids)))

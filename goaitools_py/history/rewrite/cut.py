@@ -14,7 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
-from ...backends.base import CompactsHistory, Dialect
+from ...backends.base import Dialect
+from ...backends.protocols import CompactsHistory
 from ...backends.read_entries import read_entries
 from ...base.json_scan import separators
 from ...base.values import Value, replace

@@ -1,7 +1,7 @@
 """Narrow the history of a state that a server refused, although the rules of its API allow it.
 
-Owns: the closed turns, the open turn and its journal after `backends.narrow`, and the notes of the changes.
-Must never know: the content of an entry, which server was asked, or how a turn runs.
+Owns: the closed turns, the open turn and its journal in the view of a host (`ViewsHistory`), and the notes of
+the changes. Must never know: the content of an entry, which server was asked, or how a turn runs.
 
 The inbox stays as it is: this package writes all of it, in the narrow form.
 """
@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from ...backends import narrow
 from ...backends.base import Dialect
+from ...backends.protocols import HostRules, NarrowedHistory, is_read, narrowed_history
 from ...base.values import replace
 from ...state.closed_turns import ClosedTurn, with_numbers
 from ...state.records import OpenTurn
@@ -44,9 +44,8 @@ def narrowed(
     """
     turns, opened = closed_turns(state), state.open
     entries = [entry for turn in turns for entry in turn.entries]
-    found = narrow.narrowed(
-        dialect.wire, [*entries, *(opened.entries if opened is not None else ())], fully=True
-    )
+    whole = [*entries, *(opened.entries if opened is not None else ())]
+    found = narrowed_history(dialect, whole, HostRules(fully=True))
     if not found.log:
         return state, {}
     made = state if opened is None else replace(state, open=_opened(opened, found, len(entries)))
@@ -60,27 +59,27 @@ def narrowed(
     return state, {}
 
 
-def _is_read(found: narrow.Narrowed, *, at_most: int | None) -> bool:
+def _is_read(found: NarrowedHistory, *, at_most: int | None) -> bool:
     """True if the text for a model has changed in the first `at_most` entries; None: in all."""
-    return any(narrow.is_read(kind) for kind, at in found.log if at_most is None or at < at_most)
+    return any(is_read(kind) for kind, at in found.log if at_most is None or at < at_most)
 
 
 def _closed(
     state: ConversationState,
     turns: Sequence[ClosedTurn],
-    found: narrow.Narrowed,
+    found: NarrowedHistory,
     dialect: Dialect,
     *,
     retention: Retention | None,
 ) -> ConversationState:
     left = list(_turns(turns, found))
-    is_read = _is_read(found, at_most=sum(len(turn.entries) for turn in turns))
-    kept = [turn for turn in (unsigned_turns(left, dialect) if is_read else left) if turn.entries]
+    is_reread = _is_read(found, at_most=sum(len(turn.entries) for turn in turns))
+    kept = [turn for turn in (unsigned_turns(left, dialect) if is_reread else left) if turn.entries]
     gone = [old for old, new in zip(turns, left, strict=True) if old.entries and not new.entries]
-    return rewritten(state, turns, kept, gone, dialect, is_unsigned=is_read, retention=retention)
+    return rewritten(state, turns, kept, gone, dialect, is_unsigned=is_reread, retention=retention)
 
 
-def _turns(turns: Sequence[ClosedTurn], found: narrow.Narrowed) -> Iterator[ClosedTurn]:
+def _turns(turns: Sequence[ClosedTurn], found: NarrowedHistory) -> Iterator[ClosedTurn]:
     """The closed turns with their new entries. The facts of each turn list its changes."""
     kinds: dict[int, list[str]] = {}
     for kind, at in found.log:
@@ -96,7 +95,7 @@ def _turns(turns: Sequence[ClosedTurn], found: narrow.Narrowed) -> Iterator[Clos
         yield made if record is made.record else replace(made, record=record)
 
 
-def _opened(turn: OpenTurn, found: narrow.Narrowed, start: int) -> OpenTurn:
+def _opened(turn: OpenTurn, found: NarrowedHistory, start: int) -> OpenTurn:
     """The open turn with its new entries, journal and facts. `start`: the place of its first entry."""
     entries, ids = found.entries[start:], _ids(found, start, start + len(turn.entries))
     # The entries behind the last reply are not from a model, and closing would give them an iteration.
@@ -114,7 +113,7 @@ def _opened(turn: OpenTurn, found: narrow.Narrowed, start: int) -> OpenTurn:
     )
 
 
-def _ids(found: narrow.Narrowed, start: int, end: int) -> Mapping[str, str]:
+def _ids(found: NarrowedHistory, start: int, end: int) -> Mapping[str, str]:
     """The new ids of calls in these entries, by the given ids. The newest call with an id counts."""
     return {old: new for ids in found.ids[start:end] for old, new in ids.items()}
 

@@ -13,15 +13,15 @@ from typing import Any, Final
 
 import msgspec
 
-from ...backends import rules
 from ...backends.base import Dialect
+from ...backends.protocols import ChecksHistory, problems_of
 from ...base.values import replace
 from ...state.closed_turns import ClosedTurn, TurnRecord, with_numbers
 from ...state.letters import ASSISTANT
 from ...state.records import RULES_VERSION
 from ...state.state import ConversationState, closed_turns
 from ..archive_keeping import Retention
-from .mend import Entry, Mended, mended, problems, require_valid, summary
+from .mend import Entry, Mended, mended, require_valid, summary
 from .rewritten import REPAIRED, rewritten
 from .unsign import unsigned_turns
 
@@ -46,7 +46,7 @@ def checked(
         return state, {}
     state, log = repaired(state, dialect, retention=retention)
     opened = state.open
-    if opened is not None and problems(dialect.wire, opened.entries, open_end=True):
+    if opened is not None and problems_of(dialect, opened.entries, open_end=True):
         return state, log  # the state is checked again after this turn is closed
     return replace(state, meta=msgspec.structs.replace(state.meta, rules=RULES_VERSION)), log
 
@@ -57,14 +57,14 @@ def repaired(
     """The state with its closed history mended, and the repairs. The history is always read.
 
     After a repair, as after any rewrite, the closed turns lose their signed blocks, and the list of cuts has
-    a new row. The same object if the rules find nothing.
+    a new row. The same object if the rules find nothing, and for a dialect without `ChecksHistory`.
 
     `retention`: the limits for the record of the repair in the archive; None: keep no record.
 
     Raises:
         StateInvalidError: The history cannot be read, or cannot be mended.
     """
-    if dialect.wire not in rules.WIRES:
+    if not isinstance(dialect, ChecksHistory):
         return state, {}
     turns = closed_turns(state, checked=False)
     found = mended([entry for turn in turns for entry in turn.entries], dialect)
@@ -73,7 +73,7 @@ def repaired(
     turns = with_numbers(turns)
     kept, gone = _turns(turns, found, dialect)
     kept = [turn for turn in unsigned_turns(kept, dialect) if turn.entries]
-    require_valid(dialect.wire, [entry for turn in kept for entry in turn.entries])
+    require_valid(dialect, [entry for turn in kept for entry in turn.entries])
     made = rewritten(state, turns, kept, gone, dialect, is_unsigned=True, retention=retention)
     return made, summary(found.log)
 

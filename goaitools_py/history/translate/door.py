@@ -45,6 +45,7 @@ def convert_state(
     binding: Any = None,
     min_revision: int | None = None,
     dialect: Dialect | None = None,
+    source: Dialect | None = None,
 ) -> Conversion:
     """Convert a conversation to another provider API. No model is asked; equal blobs give equal results.
 
@@ -60,24 +61,26 @@ def convert_state(
         binding: The owner, for a sealed blob.
         min_revision: The least revision that it may have.
         dialect: The dialect of `to` for another endpoint than the provider's own, such as a compatible
-            server; see `goaitools_py.backends`.
+            server, or for a provider API of your own; see `goaitools_py.backends`.
+        source: The dialect that wrote the state, for a provider API that is not built in.
 
     Returns:
         A `Conversion`. A state of that provider API already comes back as it is, without losses.
 
     Raises:
-        StateError: The blob cannot be read, or its history cannot be mended.
+        StateError: The blob cannot be read, its history cannot be mended, or one of the dialects has no
+            `TranslatesReplies`.
         ValueError: `to` is not a known provider API, or not the provider API of `dialect`.
     """
-    if to not in WIRES:
+    if dialect is None and to not in WIRES:
         raise ValueError(f"to must be one of {', '.join(WIRES)}, got {to!r}")
     if dialect is not None and dialect.wire != to:
         raise ValueError(f"the dialect is of the provider API {dialect.wire!r}, not {to!r}")
     state = load_state(blob, codec=codec, binding=binding, min_revision=min_revision)
     if state.meta.wire == to:
         return Conversion(bytes(blob))
-    source = dialect_for(state.meta.wire, None)
-    state, losses = translated(state, source, dialect or dialect_of(to))
+    written_by = dialect_for(state.meta.wire, source)
+    state, losses = translated(state, written_by, dialect or dialect_of(to))
     meta = msgspec.structs.replace(state.meta, rev=state.meta.rev + 1, parent=digest8(bytes(blob)[:112]))
     converted = dump_state(replace(state, meta=meta), codec=codec, binding=binding, limits=hard_limits(codec))
     return Conversion(converted, losses)

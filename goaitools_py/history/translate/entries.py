@@ -3,9 +3,9 @@
 Owns: which message becomes which entries, the ids of calls, and the losses. Must never know: a turn's record,
 or a state.
 
-The dialects read and write the messages of a user, the system or a tool. `backends.translate` takes a model's
-reply apart. The same history always becomes the same entries, and each turn depends only on the turns before
-it. So two states with a common beginning still have it after the conversion.
+The dialects read and write the messages of a user, the system or a tool. `TranslatesReplies` takes a
+model's reply apart. The same history always becomes the same entries, and each turn depends only on the turns
+before it. So two states with a common beginning still have it after the conversion.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from contextlib import suppress
 from itertools import groupby
 from typing import Final
 
-from ...backends import translate
-from ...backends.atoms import failed_calls
 from ...backends.base import Dialect
+from ...backends.protocols import TranslatesReplies, failed_calls, lacks
 from ...backends.read_entries import read_entries
-from ...backends.translate.pieces import Called, Lost, Piece, call_id, reply_text
 from ...backends.wire.answer import clean_name
+from ...backends.wire.reply_pieces import Called, Lost, Piece, reply_text
 from ...backends.wire.request import placeholder
 from ...base.values import Value, replace
 from ...state.letters import ASSISTANT, TOOL, letter_of
+from ...types.errors import StateProviderError
 from ...types.messages import CallKind, Image, Message, Part, ResultFlag, Text, ToolCall, ToolResult
-from .losses import Books
+from .losses import Books, LossKind
 
 __all__ = ["Moved", "Translator"]
 
@@ -55,22 +55,38 @@ class Translator:
 
     Attributes:
         books: Where losses are counted.
+
+    Raises:
+        StateProviderError: One of the dialects has no `TranslatesReplies`.
     """
 
     def __init__(self, source: Dialect, target: Dialect) -> None:
+        if not (isinstance(source, TranslatesReplies) and isinstance(target, TranslatesReplies)):
+            missing = lacks(source, TranslatesReplies) or lacks(target, TranslatesReplies)
+            raise StateProviderError(
+                f"the state is of {source.wire!r} and cannot be converted to {target.wire!r}: {missing}",
+                expected=target.wire,
+                found=source.wire,
+            )
         self.source = source
         self.target = target
+        self._from: TranslatesReplies = source
+        self._to: TranslatesReplies = target
         self.books = Books()
         self._ids: dict[str, str] = {}
         self._taken: set[str] = set()
         self._called: dict[str, int] = {}
         self._kinds: dict[str, CallKind] = {}
 
+    def takes(self, kind: LossKind) -> bool:
+        """True if the other provider API has values of this kind."""
+        return kind not in self._to.losses
+
     def id(self, old: str) -> str:
         """The id on the other provider API: the new id of the newest call with this old id."""
         if old not in self._ids:
-            new = call_id(self.target.wire, old)
-            self._name(old, call_id(self.target.wire, old, taken=True) if new in self._taken else new)
+            new = self._to.call_id(old)
+            self._name(old, self._to.call_id(old, taken=True) if new in self._taken else new)
         return self._ids[old]
 
     def _name(self, old: str, new: str) -> None:
@@ -82,7 +98,7 @@ class Translator:
         times = self._called[old] = self._called.get(old, 0) + 1
         if times > 1:
             self.books.lose("call_id")
-            self._name(old, call_id(self.target.wire, f"{old}/{times}", taken=True))
+            self._name(old, self._to.call_id(f"{old}/{times}", taken=True))
 
     def moved(self, entries: Sequence[bytes], letters: str, flags: Mapping[str, ResultFlag]) -> Moved:
         """The entries of one iteration: first the entries that were sent, then the reply.
@@ -124,7 +140,7 @@ class Translator:
     # ------------------------------------------------------------------------------------- a reply
 
     def _reply(self, message: Message) -> tuple[list[bytes], list[tuple[int, int]]]:
-        pieces = translate.pieces_of(self.source.wire, (message.raw or b"").split(_JOIN))
+        pieces = list(self._from.reply_pieces((message.raw or b"").split(_JOIN)))
         calls: list[ToolCall] = []
         for piece in pieces:
             if isinstance(piece, Lost):
@@ -140,21 +156,21 @@ class Translator:
         if not text and not calls:
             self.books.lose("empty")
             return [], []
-        entries, odd = translate.written(self.target.wire, text, calls)
+        entries, odd = self._to.write_reply(text, calls)
         self.books.lose("arguments", odd)
         if not entries:
             self.books.lose("empty")
         return entries, places
 
     def _call(self, call: ToolCall) -> ToolCall:
-        name = clean_name(call.name, limit=translate.most_name(self.target.wire))
+        name = clean_name(call.name, limit=self._to.longest_tool_name)
         if name is not None:
             self.books.lose("tool_name")
         kind: CallKind = call.kind
         if kind == "provider":
             self.books.lose("provider_call")
             kind = "function"
-        elif kind == "custom" and self.target.wire == "anthropic":
+        elif kind == "custom" and not self.takes("custom_call"):
             self.books.lose("custom_call")
         self._call_again(call.id)
         id = self.id(call.id)
@@ -175,7 +191,7 @@ class Translator:
                 continue
             flag = flags.get(old, "ok")
             id = self.id(old)
-            if flag == "ok" and old in failed_calls(self.source.wire, message.raw or b""):
+            if flag == "ok" and old in failed_calls(self.source, message.raw or b""):
                 flag = "error"
                 failed.add(id)
             self.books.lose("unread", message.unread)
@@ -229,6 +245,6 @@ class Translator:
             self.books.lose("media", given - left)
 
     def _lose_details(self, parts: Sequence[Part]) -> None:
-        if self.target.wire == "anthropic":
+        if not self.takes("image_detail"):
             details = [part.detail for part in parts if isinstance(part, Image)]
             self.books.lose("image_detail", sum(detail not in (None, "auto") for detail in details))

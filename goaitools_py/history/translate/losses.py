@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from ...backends.translate.pieces import LossKind
+from ...backends.wire.reply_pieces import LossKind
 from ...base.values import Value
 
 __all__ = ["Books", "Loss", "LossKind", "summary"]

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from ...backends.base import Dialect, RequestParts
+from ...backends.protocols import problems_of
 from ...base import rawjson
 from ...base.values import replace
 from ...open_turn import journal, steps
@@ -41,7 +42,6 @@ from ...state.records import (
 from ...state.row_codec import NO_MORE
 from ...state.state import ConversationState, closed_turns, newest_number, rebuild
 from ...types.errors import StateInvalidError
-from ..rewrite.mend.report import problems
 from ..rewrite.repair import checked, repaired
 from .entries import Moved, Translator
 from .losses import Books, Loss
@@ -71,6 +71,7 @@ def translated(
 
     Raises:
         StateInvalidError: The history cannot be read, or cannot be mended for the other provider.
+        StateProviderError: One of the dialects has no `TranslatesReplies`.
     """
     state, _ = checked(state, source)
     closed = False
@@ -198,7 +199,7 @@ def _end(raw: bytes, known: frozenset[str], books: Books) -> bytes:
 def _goes_on(opened: OpenTurn, source: Dialect, target: Dialect) -> bool:
     """True if the unfinished turn can go on with the other provider API."""
     trial = _open_turn(opened, Translator(source, target))
-    if problems(target.wire, trial.entries, open_end=True):
+    if problems_of(target, trial.entries, open_end=True):
         return False
     state = ConversationState(meta=Meta(wire=target.wire), open=trial)
     try:
@@ -241,7 +242,7 @@ def _open_call(call: JournalCall, translator: Translator) -> JournalCall:
         if call.state == "done":
             return moved
         return journal.synthetic(moved, "unknown" if call.state == "started" else "not_run")
-    if translator.target.wire == "anthropic":
+    if not translator.takes("custom_call"):
         written = rawjson.dumps({"input": call.arguments}).decode()
         return replace(moved, kind="function", arguments=written)
     return moved

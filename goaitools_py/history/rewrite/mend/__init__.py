@@ -18,15 +18,16 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from ....backends.base import Dialect
+from ....backends.protocols import problems_of
 from ....types.errors import StateInvalidError
 from .atoms import Atom, Round, Workbench
 from .pairing import add_missing_results, pair, place_strays
 from .reading import read_atoms, split_rounds
-from .report import Entry, Mend, Mended, problems, require_valid, summary
+from .report import Entry, Mend, Mended, require_valid, summary
 from .settling import settle
 from .writing import write_entries
 
-__all__ = ["Entry", "Mend", "Mended", "mended", "problems", "require_valid", "summary"]
+__all__ = ["Entry", "Mend", "Mended", "mended", "require_valid", "summary"]
 
 
 def mended(entries: Sequence[bytes], dialect: Dialect) -> Mended:
@@ -35,12 +36,11 @@ def mended(entries: Sequence[bytes], dialect: Dialect) -> Mended:
     Raises:
         StateInvalidError: The provider would refuse the mended history too.
     """
-    wire = dialect.wire
-    if not problems(wire, entries):
+    if not problems_of(dialect, entries):
         same = tuple(Entry(entry=entry, source=n, letter="") for n, entry in enumerate(entries))
         return Mended(entries=same, log=())
     found = _mended(entries, dialect)
-    require_valid(wire, [one.entry for one in found.entries])
+    require_valid(dialect, [one.entry for one in found.entries])
     if not found.log:
         raise StateInvalidError("the state's history is invalid and cannot be repaired; it cannot be used")
     return found

@@ -11,12 +11,13 @@ from typing import Final
 
 import msgspec
 
-from ....backends.atoms import apart, together
 from ....backends.base import Dialect
+from ....backends.protocols import ChecksHistory, SplitsResults, lacks, problems_of
 from ....base.values import Value, field
 from ....state.letters import letter_of
+from ....types.errors import StateInvalidError
 from ....types.messages import Message, ToolCall
-from .report import Mend, problems
+from .report import Mend
 
 __all__ = ["Atom", "Round", "Slot", "Workbench"]
 
@@ -102,14 +103,13 @@ class Workbench:
 
     Attributes:
         dialect: Reads and writes the entries.
-        wire: The name of the provider API.
         wholes: Each entry that was cut apart, with its atoms.
         log: The repairs so far.
     """
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
-        self.wire = dialect.wire
+        self._splits = dialect if isinstance(dialect, SplitsResults) else None
         self.wholes: list[tuple[bytes, list[Atom]]] = []
         self.log: list[tuple[Mend, int]] = []
 
@@ -117,16 +117,24 @@ class Workbench:
         """Add a repair to the log."""
         self.log.append((kind, atom.source or 0))
 
+    def is_valid_alone(self, entry: bytes) -> bool:
+        """True if the entry breaks no rule at any position."""
+        return not isinstance(self.dialect, ChecksHistory) or not any(self.dialect.entry_problems(entry))
+
     def apart(self, entry: bytes, source: int | None, flags: Mapping[str, str] = {}) -> list[Atom]:
         """The atoms of an entry."""
-        atoms = [self._atom(part, source, len(self.wholes), flags) for part in apart(self.wire, entry)]
+        parts = self._splits.split_results(entry) if self._splits is not None else [entry]
+        atoms = [self._atom(part, source, len(self.wholes), flags) for part in parts]
         self.wholes.append((entry, atoms))
         return atoms
 
     def _atom(self, entry: bytes, source: int | None, whole: int, flags: Mapping[str, str]) -> Atom:
-        message = self.dialect.view([entry])[0]
+        message, *more = self.dialect.view([entry])
+        if more and self._splits is None:
+            missing = lacks(self.dialect, SplitsResults)
+            raise StateInvalidError(f"an entry with several results cannot be repaired: {missing}")
         answers = message.tool_call_id or ""
-        if answers and not problems(self.wire, [entry]):
+        if answers and not problems_of(self.dialect, [entry]):
             answers = ""  # a result that the rules do not pair with a call, such as a provider tool's
         return Atom(
             entry=entry,
@@ -146,7 +154,9 @@ class Workbench:
                 results.append(atom)
                 continue
             if results:
-                entries = together(self.wire, [one.entry for one in results])
+                entries = [one.entry for one in results]
+                if self._splits is not None:
+                    entries = self._splits.join_results(entries)
                 if len(entries) == len(results):
                     yield from ((entry, [one]) for entry, one in zip(entries, results, strict=True))
                 else:
@@ -164,4 +174,4 @@ class Workbench:
     def problems(self, atoms: Sequence[Atom], *, open: bool = False) -> list[str]:
         """The errors that the provider would find in these atoms. `open`: more may follow."""
         entries = [entry for entry, _ in self.joined(atoms)]
-        return problems(self.wire, entries, open_end=open)
+        return problems_of(self.dialect, entries, open_end=open)

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
-from ....backends import rules
-from ....backends.atoms import failed_calls
+from ....backends.protocols import failed_calls
 from ....base import rawjson
 from ....base.values import replace
 from ....types.messages import Message, ResultFlag, ToolCall, ToolResult
@@ -28,7 +27,7 @@ def read_atoms(bench: Workbench, entries: Sequence[bytes]) -> Iterator[Atom]:
         except ValueError:
             bench.log.append(("unreadable", at))
             continue
-        if rules.check_entry(bench.wire, entry):
+        if not bench.is_valid_alone(entry):
             pieces = _written_again(bench, entry)
             bench.log.append(("rewritten" if pieces else "empty", at))
         for piece in pieces:
@@ -38,7 +37,7 @@ def read_atoms(bench: Workbench, entries: Sequence[bytes]) -> Iterator[Atom]:
 def _written_again(bench: Workbench, entry: bytes) -> list[bytes]:
     """An entry that the provider refuses, written from its content. [] without content."""
     made: list[bytes] = []
-    failed = failed_calls(bench.wire, entry)
+    failed = failed_calls(bench.dialect, entry)
     for message in bench.dialect.view([entry]):
         calls = tuple(_readable(call) for call in message.tool_calls if call.id and call.name)
         if not message.parts and not calls and message.role != "tool":
@@ -61,7 +60,7 @@ def _written_again(bench: Workbench, entry: bytes) -> list[bytes]:
 def _is_sound(bench: Workbench, message: Message, written: bytes, given: bytes) -> bool:
     # An entry of an unknown role must not become the user's words.
     is_users = message.role == "user" and _role(written) != _role(given)
-    return not is_users and not rules.check_entry(bench.wire, written)
+    return not is_users and bench.is_valid_alone(written)
 
 
 def _readable(call: ToolCall) -> ToolCall:

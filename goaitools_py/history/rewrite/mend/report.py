@@ -28,12 +28,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
-from ....backends import rules
-from ....backends.narrow import Change
+from ....backends.base import Dialect
+from ....backends.protocols import Change, problems_of
 from ....base.values import Value
 from ....types.errors import StateInvalidError
 
-__all__ = ["Entry", "Mend", "Mended", "problems", "require_valid", "summary"]
+__all__ = ["Entry", "Mend", "Mended", "require_valid", "summary"]
 
 Mend = Literal[
     "unreadable",
@@ -76,7 +76,7 @@ class Mended(Value, frozen=True, kw_only=True):
     Attributes:
         entries: The entries.
         log: For each repair its kind, and the place of the given entry. An import also notes the changes of
-            `backends.narrow`.
+            `backends.protocols.Change`.
     """
 
     _unshown = frozenset({"entries"})
@@ -90,16 +90,9 @@ def summary(log: Iterable[tuple[str, int]]) -> dict[str, int]:
     return dict(sorted(Counter[str](kind for kind, _ in log).items()))
 
 
-def require_valid(wire: str, entries: Sequence[bytes]) -> None:
+def require_valid(dialect: Dialect, entries: Sequence[bytes]) -> None:
     """Raise `StateInvalidError` unless the provider takes the history."""
-    if found := problems(wire, entries):
+    if found := problems_of(dialect, entries):
         raise StateInvalidError(
             f"the state's history cannot be repaired ({found[0]}); the state cannot be used"
         )
-
-
-def problems(wire: str, entries: Sequence[bytes], *, open_end: bool = False) -> list[str]:
-    """The errors that the provider would find in a history. [] for a provider API without rules."""
-    if wire not in rules.WIRES:
-        return []
-    return rules.check_history(wire, entries, open_end=open_end, unique_ids=False)

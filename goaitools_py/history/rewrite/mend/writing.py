@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ....backends import rules
 from .atoms import Atom, Workbench
 from .report import Entry
 
@@ -42,7 +41,7 @@ def write_entries(bench: Workbench, atoms: Sequence[Atom]) -> Iterator[Entry]:
 def _written(bench: Workbench, atoms: Sequence[Atom]) -> Iterator[Entry]:
     for entry, own in bench.joined(atoms):
         source = next((one.source for one in own if one.source is not None), None)
-        if len(own) == 1 and not own[0].answers and rules.check_entry(bench.wire, entry):
+        if len(own) == 1 and not own[0].answers and not bench.is_valid_alone(entry):
             bench.log.append(("empty", source or 0))  # valid beside other blocks, but not alone
             continue
         given = [one for one in own if one.source is not None]

@@ -1,0 +1,4 @@
+"""The provider API "openai-responses": Responses.
+
+Owns: all that is known of this API alone. Must never know: a turn, or another provider API.
+"""
