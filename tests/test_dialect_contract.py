@@ -13,7 +13,8 @@ import pytest
 
 from goaitools_py.backends.base import Delta, Dialect, Fault, ProtocolFault, Reply
 from goaitools_py.backends.dialects import dialect_of
-from goaitools_py.backends.protocols import Fitted
+from goaitools_py.backends.openai_chat.dialect import OpenAIChatDialect
+from goaitools_py.backends.protocols import EntryView, Fitted
 from goaitools_py.base import rawjson
 from goaitools_py.base.values import replace
 from goaitools_py.testing import (
@@ -21,6 +22,7 @@ from goaitools_py.testing import (
     SampleError,
     SampleReply,
     _contract_hostile,
+    _contract_optional,
     _contract_replies,
     _contract_streams,
     _contract_writing,
@@ -114,6 +116,13 @@ class Bent:
 
         call.__name__ = name
         return call
+
+
+def own(**methods: Callable[..., Any]) -> Dialect:
+    """The Chat Completions dialect with methods of its own. `isinstance` does not see those of a `Bent`."""
+    made: Any = type("Own", (OpenAIChatDialect,), methods)
+    dialect: Dialect = made()
+    return dialect
 
 
 class BentDecoder:
@@ -255,7 +264,13 @@ def _kept_beside_nothing(without_calls: Any, reply: Reply) -> Reply:
 
 _numbers = itertools.count()
 
-W, R, S, H = _contract_writing, _contract_replies, _contract_streams, _contract_hostile
+W, R, S, H, P = (
+    _contract_writing,
+    _contract_replies,
+    _contract_streams,
+    _contract_hostile,
+    _contract_optional,
+)
 
 BROKEN: list[tuple[DialectCheck, Any, str]] = [
     (W._names, Bent(wire=lambda _: ""), "wire is ''"),
@@ -443,6 +458,28 @@ BROKEN: list[tuple[DialectCheck, Any, str]] = [
         Bent(view=lambda v, entries: [json.loads(e)["role"] for e in entries] and v(entries)),
         "view() of b'{}': raised KeyError",
     ),
+    (P._checking, own(history_problems=lambda s, e, f: []), "a result that no call wants"),
+    (P._checking, own(entry_problems=lambda s, e: []), "an entry that is not an object"),
+    (P._checking, own(entry_problems=lambda s, e: ["always"]), "of a valid entry (0): always"),
+    (
+        P._viewing,
+        own(history_view=lambda s, e, r: [EntryView(bytes(bytearray(one))) for one in e]),
+        "has no change, and is another object",
+    ),
+    (P._viewing, own(history_view=lambda s, e, r: [EntryView(b"") for _ in e]), "does not stay as it is"),
+    (P._viewing, own(unique_calls=lambda s, e: [EntryView(one) for one in e]), "no other id"),
+    (
+        P._splitting,
+        own(results=lambda s, r: [b",".join(OpenAIChatDialect.results(s, r))]),
+        "needs SplitsResults",
+    ),
+    (P._translating, own(reply_pieces=lambda s, e: []), "the pieces have the text ''"),
+    (
+        P._translating,
+        own(write_reply=lambda s, t, c: ([b'{"role":"assistant","content":"x"}'], 0)),
+        "other calls",
+    ),
+    (P._translating, own(call_id=lambda s, id, *, taken=False: id), "gives the id that is taken"),
 ]
 
 
@@ -467,7 +504,7 @@ def test_a_broken_dialect_is_caught(check: DialectCheck, dialect: Dialect, findi
 
 def test_every_check_is_seen_to_fail() -> None:
     """No check is in the contract that no broken dialect of this module falls foul of."""
-    checks = [check for module in (W, R, S, H) for check in module.CHECKS]
+    checks = [check for module in (W, R, S, H, P) for check in module.CHECKS]
 
     assert {check.wants for check in checks} == {check.wants for check, _, _ in BROKEN}
 

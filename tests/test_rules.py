@@ -1,4 +1,4 @@
-"""Facts about `goaitools_py.backends.rules`: what a provider takes has no problems, what it refuses has."""
+"""Facts about the rules of the provider APIs: what a provider takes has no problems, what it refuses has."""
 
 from __future__ import annotations
 
