@@ -23,7 +23,7 @@ from .stored import SYNTHETIC, behind_calls, newest_ref, not_in_doubt, tell_stop
 
 if TYPE_CHECKING:
     from ..chat.async_conversation import AsyncConversation
-    from ..chat.handles import AsyncTurn
+    from ..chat.async_turn import AsyncTurn
     from ..chat.kept.facade import ConversationSnapshot
 
 __all__ = ["LOOK_AGAIN", "Driving"]

@@ -40,7 +40,7 @@ from .limits import MAX_DIGITS
 from .pace import Pace
 
 if TYPE_CHECKING:
-    from ..chat.handles import AsyncTurn
+    from ..chat.async_turn import AsyncTurn
 
 __all__ = ["Run", "digest_of", "refused_input"]
 
