@@ -20,12 +20,10 @@ from ..types.errors import StoreError, StoreUnavailableError
 from . import common
 from .base import RowFacts, Stored, StoredHead, StoredPage, StoredPart
 from .clients import Silence
-from .sql_forks import forks_of
+from .sql_engine import Preparing, forks_of, refused_by_pooler, waits_of
 from .sql_lease import LastSave, LastSaveOfParts, LeaseRows, SQLLease
 from .sql_parts import PartRows, SaveParts
-from .sql_pooler import Preparing, refused_by_pooler
 from .sql_table import RowSave, StateRows, lacks_a_column, only_reads
-from .sql_waits import waits_of
 from .taking import held, held_async, taking, taking_async
 
 if TYPE_CHECKING:
