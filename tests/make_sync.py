@@ -109,6 +109,19 @@ TWINS = (
             ),
         ),
     ),
+    Twin(
+        "stores/async_redis.py",
+        "stores/redis.py",
+        words=(
+            ("any number of tasks, processes and", "any number of threads, processes and"),
+            ("Its client belongs to one event loop.", ""),
+            (
+                "In a child process, a client that was used before the fork is refused.",
+                "It may be used before and after a fork: redis-py gives each process connections of its own.",
+            ),
+        ),
+    ),
+    Twin("backends/http/async_fast_post.py", "backends/http/fast_post.py"),
 )
 
 NAMES = {

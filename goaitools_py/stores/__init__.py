@@ -42,11 +42,12 @@ from .base import (
 )
 
 if TYPE_CHECKING:
+    from .async_redis import AsyncRedisStore
     from .callable import AsyncCallableStore, CallableStore
     from .django import AsyncDjangoStore, DjangoStore
     from .memory import AsyncMemoryStore, MemoryStore
     from .postgres import AsyncPostgresStore, PostgresStore
-    from .redis import AsyncRedisStore, RedisStore
+    from .redis import RedisStore
     from .sqlalchemy import AsyncSQLAlchemyStore, SQLAlchemyStore
     from .sqlite import AsyncSQLiteStore, SQLiteStore
 
@@ -155,9 +156,13 @@ def _loaded(name: str) -> Any:
 
         return getattr(postgres, name)
     if name.endswith("RedisStore"):
+        if name.startswith("Async"):
+            from . import async_redis
+
+            return async_redis.AsyncRedisStore
         from . import redis
 
-        return getattr(redis, name)
+        return redis.RedisStore
     from . import django
 
     return getattr(django, name)

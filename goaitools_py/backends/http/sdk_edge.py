@@ -68,7 +68,7 @@ def _post_arguments(
         "idempotency_key": "",
         "follow_redirects": False,
     }
-    if timeout is not None or address:  # a client that was made here always gets one: see `lane`
+    if timeout is not None or address:  # a client that was made here always gets one: see `heads`
         options["timeout"] = bounded_timeout(client.timeout, timeout)
     path = address + request.path
     return {"path": path, "content": request.body, "cast_to": httpx2.Response, "options": options}
