@@ -121,7 +121,22 @@ TWINS = (
             ),
         ),
     ),
-    Twin("backends/http/async_fast_post.py", "backends/http/fast_post.py"),
+    Twin(
+        "stores/async_sqlalchemy.py",
+        "stores/sqlalchemy.py",
+        words=(
+            ("any number of tasks, processes and", "any number of threads, processes and"),
+            (
+                "It belongs to one event loop, and so does the store.",
+                "In a child of a fork its pool begins anew; one over a SQLite file must be made "
+                "there, or have ``poolclass=NullPool``.",
+            ),
+        ),
+    ),
+    Twin(
+        "backends/http/async_fast_post.py",
+        "backends/http/fast_post.py",
+    ),
 )
 
 NAMES = {

@@ -36,6 +36,7 @@ OPTIONAL = {
     "stores/migration_sql": {"sqlalchemy"},
     "stores/postgres": {"asyncpg", "psycopg"},
     "stores/async_redis.py": {"redis"},
+    "stores/async_sqlalchemy.py": {"sqlalchemy"},
     "stores/redis.py": {"redis"},
     "stores/redis_client.py": {"redis"},
     "stores/sql_": {"sqlalchemy"},

@@ -43,12 +43,13 @@ from .base import (
 
 if TYPE_CHECKING:
     from .async_redis import AsyncRedisStore
+    from .async_sqlalchemy import AsyncSQLAlchemyStore
     from .callable import AsyncCallableStore, CallableStore
     from .django import AsyncDjangoStore, DjangoStore
     from .memory import AsyncMemoryStore, MemoryStore
     from .postgres import AsyncPostgresStore, PostgresStore
     from .redis import RedisStore
-    from .sqlalchemy import AsyncSQLAlchemyStore, SQLAlchemyStore
+    from .sqlalchemy import SQLAlchemyStore
     from .sqlite import AsyncSQLiteStore, SQLiteStore
 
 __all__ = [
@@ -148,9 +149,13 @@ def _loaded(name: str) -> Any:
 
         return getattr(sqlite, name)
     if name.endswith("SQLAlchemyStore"):
+        if name.startswith("Async"):
+            from . import async_sqlalchemy
+
+            return async_sqlalchemy.AsyncSQLAlchemyStore
         from . import sqlalchemy
 
-        return getattr(sqlalchemy, name)
+        return sqlalchemy.SQLAlchemyStore
     if name.endswith("PostgresStore"):
         from . import postgres
 

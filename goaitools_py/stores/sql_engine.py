@@ -1,6 +1,7 @@
 """An engine of SQLAlchemy under a store: how long it waits, whether it prepares statements, and its forks.
 
-Owns: the listeners on an engine, and the settings and limits that they find. Must never know: SQL of a store.
+Owns: the listeners on an engine, the settings that they find, how a step is run on a connection, and the
+errors made of the engine's errors. Must never know: SQL of a store.
 
 An engine does not show the settings that it gives to its driver. Listeners get them at each new connection.
 
@@ -14,20 +15,43 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from sqlalchemy import Connection, Engine, NullPool, Pool, QueuePool, event
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, StatementError
 
 from ..base.process import this_process
 from ..types.errors import StoreError, StoreUnavailableError
-from .clients import answer_setting, warn_once
+from . import common
+from .clients import Silence, answer_setting, warn_once
 from .postgres_pools import ASK_PID, pooler_problem
+from .sql_table import lacks_a_column
 
-__all__ = ["EngineWaits", "Forks", "Preparing", "forks_of", "refused_by_pooler", "waits_of"]
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncEngine
+
+__all__ = [
+    "EngineWaits",
+    "Forks",
+    "Preparing",
+    "Way",
+    "at_once",
+    "each_by_itself",
+    "engine_errors",
+    "forks_of",
+    "inner_engine",
+    "known_dialect",
+    "loses_its_place",
+    "refused_by_pooler",
+    "waits_of",
+    "watched",
+]
+
+T = TypeVar("T")
+
 
 _CONNECT: Final = 10.0
 """Seconds that drivers of MySQL wait for a connection, by default."""
@@ -186,3 +210,99 @@ def _in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_in_child)
+
+
+Way: TypeAlias = Callable[[Connection, Callable[[Connection], T]], T]
+
+_KNOWN = ("postgresql", "mysql", "mariadb", "sqlite")
+
+# The isolation level of the transactions that save parts. It is always named: an application's engine may be
+# in autocommit mode, and then there would be no transaction. PostgreSQL needs no transaction: it saves parts
+# with one statement.
+_ATOMIC = {
+    "postgresql": "AUTOCOMMIT",
+    "mysql": "REPEATABLE READ",
+    "mariadb": "REPEATABLE READ",
+    "sqlite": "SERIALIZABLE",
+}
+
+
+def each_by_itself(connection: Connection, step: Callable[[Connection], T]) -> T:
+    """Do a step in autocommit mode.
+
+    The level is set on the connection and not on the engine. On MySQL that is a statement, and if it fails
+    inside of `connect`, the connection stays out of the pool for as long as the caller keeps the error.
+    """
+    return step(connection.execution_options(isolation_level="AUTOCOMMIT"))
+
+
+def at_once(connection: Connection, step: Callable[[Connection], T]) -> T:
+    """Do a step in one transaction."""
+    connection.execution_options(isolation_level=_ATOMIC[connection.dialect.name])
+    with connection.begin():
+        return step(connection)
+
+
+def watched(connection: Connection, way: Way[T], step: Callable[[Connection], T], preparing: Preparing) -> T:
+    """Do a step, and end the connection if the server falls silent."""
+
+    def prepared(connection: Connection) -> T:
+        preparing.begin(connection)
+        return step(connection)
+
+    with Silence(connection.connection.driver_connection):
+        return way(connection, prepared)
+
+
+def loses_its_place(dialect: str) -> bool:
+    """Whether a connection that breaks on its way back occupies a place of the pool for ever.
+
+    SQLAlchemy then sets the isolation level back. On MySQL and MariaDB that is a statement. If it fails,
+    SQLAlchemy does not count the connection as given back. Only a new pool has all its places.
+    """
+    return dialect in ("mysql", "mariadb")
+
+
+def inner_engine(engine: Engine | AsyncEngine) -> Engine:
+    """The engine itself, or the one that an `AsyncEngine` contains."""
+    return engine if isinstance(engine, Engine) else engine.sync_engine
+
+
+def known_dialect(engine: Engine | AsyncEngine, kind: str) -> str:
+    """The name of an engine's dialect. Raises for an object that is no engine, or of the other colour."""
+    is_async = kind == "AsyncSQLAlchemyStore"
+    inner = getattr(engine, "sync_engine", None)  # an AsyncEngine contains an Engine
+    if not isinstance(inner if is_async else engine, Engine):
+        made = "create_async_engine(url)" if is_async else "create_engine(url)"
+        found = type(engine).__name__
+        if isinstance(engine, Engine) or isinstance(inner, Engine):
+            found += f", which is for {'SQLAlchemyStore' if is_async else 'AsyncSQLAlchemyStore'}"
+        raise TypeError(f"{kind} takes an engine, not {found}: {kind}({made})")
+    name = engine.dialect.name
+    if name not in _KNOWN:
+        raise ValueError(
+            f"the engine speaks {name!r}, the store knows {', '.join(_KNOWN)}; for another database write a "
+            "store of your own, and prove it with goaitools_py.testing.store_contract"
+        )
+    return name
+
+
+@contextmanager
+def engine_errors(dialect: str) -> Iterator[None]:
+    """Catch everything: drivers have no common class for the errors while they connect."""
+    try:
+        yield
+    except Exception as exc:
+        # A UnicodeError, a ValueError of the driver, means that the connection cannot write a text (a key).
+        if isinstance(exc, (StoreError, TypeError, ValueError)) and not isinstance(exc, UnicodeError):
+            raise
+        if isinstance(exc, StatementError):
+            exc.params = None  # the parameters are the key and the blob, and would be printed
+        if isinstance(exc, DBAPIError) and lacks_a_column(exc):
+            older = common.older_layout("a table").because_of(exc)
+            raise older from older.__cause__
+        if isinstance(exc, DBAPIError) and (pooled := refused_by_pooler(exc)) is not None:
+            pooled = pooled.because_of(exc)
+            raise pooled from pooled.__cause__
+        failed = common.unavailable(dialect, exc)
+        raise failed from failed.__cause__
