@@ -137,6 +137,22 @@ TWINS = (
         "backends/http/async_fast_post.py",
         "backends/http/fast_post.py",
     ),
+    Twin(
+        "turn/edges/async_driver.py",
+        "turn/edges/driver.py",
+        words=(
+            ("effects of a flow, for tasks", "effects of a flow, in plain code"),
+            ("Runs a flow on an event loop", "Runs a flow in plain code"),
+            (
+                "while another task, or an outer call of this task",
+                "while another thread, or an outer call of this thread",
+            ),
+            (
+                "A step that another task runs has ended when this returns.",
+                "If a step runs, the step gives it up as soon as it can.",
+            ),
+        ),
+    ),
 )
 
 NAMES = {

@@ -17,7 +17,8 @@ from ..base.calling import own_names
 from ..state import blob as blobs
 from ..state.codec import PLAIN
 from ..tools import Tool, ToolContext, refuse_without_deps
-from ..turn.flow import AsyncDriver, Flow
+from ..turn.edges.async_driver import AsyncDriver
+from ..turn.flow import Flow
 from ..turn.observers import notify_async
 from ..turn.plan import Plan, Watch
 from ..types.answers import Answers

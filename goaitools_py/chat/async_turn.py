@@ -10,7 +10,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ..base.calling import advised, own_names
-from ..turn.flow import AsyncDriver, BusyError
+from ..turn.edges.async_driver import AsyncDriver
+from ..turn.flow import BusyError
 from ..turn.observers import notify_async
 from ..types.errors import GoAIToolsError
 from ..types.events import Event, TextDelta

@@ -16,7 +16,8 @@ from ..backends.base import Backend, warm_up
 from ..backends.by_name import backend_from_name
 from ..base.calling import own_names
 from ..tools import Tool, ToolContext, refuse_without_deps
-from ..turn.flow import Driver, Flow
+from ..turn.edges.driver import Driver
+from ..turn.flow import Flow
 from ..turn.observers import notify
 from ..turn.plan import Plan, Watch
 from ..types.answers import Answers

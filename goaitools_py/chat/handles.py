@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol
 
 from ..base.values import Value
-from ..turn.flow import AsyncDriver, Driver
+from ..turn.flow import Steps
 from ..types.answers import PendingCall
 from ..types.errors import TurnError
 from ..types.messages import Message
@@ -43,7 +43,7 @@ class Handle(Generic[T]):
     """The base of both turn handles: the state at this instant, and the result after the end."""
 
     _engine: RunningTurn
-    _steps: Driver[ChatResult[T]] | AsyncDriver[ChatResult[T]]
+    _steps: Steps[ChatResult[T]]
 
     @property
     def state(self) -> bytes:

@@ -11,7 +11,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ..base.calling import advised, own_names
-from ..turn.flow import BusyError, Driver
+from ..turn.edges.driver import Driver
+from ..turn.flow import BusyError
 from ..turn.observers import notify
 from ..types.errors import GoAIToolsError
 from ..types.events import Event, TextDelta

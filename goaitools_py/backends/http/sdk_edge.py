@@ -21,9 +21,8 @@ from ..base import BackendError, ModelRequest
 from .clients import ClientOfProcess, ClientsOfLoops
 from .deadlines import DeadlineClient, until
 from .exchange import HttpAsyncExchange, HttpExchange, bounded_timeout, let_body_take, wire_errors
-from .failures import redirected
+from .failures import MAX_REDIRECTS, redirected
 from .lines import Line, async_line, callers_line, sync_line
-from .redirects import MAX_REDIRECTS
 from .rehearsal import rehearse
 from .sdk import ClientOptions, Sdk, SdkClient
 

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ...base.again import once_more
 from ...base.exits import finished, is_ending, unfinished
 from ...base.process import this_process
-from ...turn.flow import AsyncDriver, BusyError, Driver, Flow
+from ...turn.edges.async_driver import AsyncDriver
+from ...turn.edges.driver import Driver
+from ...turn.flow import BusyError, Flow
 from ...turn.observers import notify, notify_async
 from ...types.events import Event
 
