@@ -153,6 +153,11 @@ TWINS = (
             ),
         ),
     ),
+    Twin(
+        "testing/_async_crash_stores.py",
+        "testing/_crash_stores.py",
+        words=(("the program's async store", "the program's store"),),
+    ),
 )
 
 NAMES = {
@@ -169,6 +174,8 @@ NAMES = {
     "asynccontextmanager": "contextmanager",
     "AbstractAsyncContextManager": "AbstractContextManager",
     "AwaitingEdge": "BlockingEdge",
+    "enter_async_context": "enter_context",
+    "push_async_callback": "callback",
     "StopAsyncIteration": "StopIteration",
     "async_edge": "sync_edge",
     "async_turn": "sync_turn",

@@ -31,7 +31,8 @@ from ..history.turns import read_history
 from ..history.verify import verify_state
 from ..stores.memory import AsyncMemoryStore, MemoryStore
 from ..types.errors import StateError
-from ._crash_stores import Held, async_mortal, mortal
+from ._async_crash_stores import async_mortal
+from ._crash_stores import Held, mortal
 from .scripted import ScriptedBackend, Step
 
 __all__ = ["CrashReport", "ScriptedTurn", "crash_points"]
