@@ -158,6 +158,11 @@ TWINS = (
         "testing/_crash_stores.py",
         words=(("the program's async store", "the program's store"),),
     ),
+    Twin(
+        "backends/http/async_transport.py",
+        "backends/http/transport.py",
+        names={"AsyncByteStream": "SyncByteStream", "AsyncBaseTransport": "BaseTransport"},
+    ),
 )
 
 NAMES = {
@@ -176,6 +181,7 @@ NAMES = {
     "AwaitingEdge": "BlockingEdge",
     "enter_async_context": "enter_context",
     "push_async_callback": "callback",
+    "handle_async_request": "handle_request",
     "StopAsyncIteration": "StopIteration",
     "async_edge": "sync_edge",
     "async_turn": "sync_turn",
@@ -388,7 +394,10 @@ def is_colour(tokens: list[tokenize.TokenInfo], at: int) -> bool:
 def formatted(source: str, path: str) -> str:
     """The source in the project's format, without imports that only the async code uses."""
     name = ["--stdin-filename", str(ROOT / "goaitools_py" / path), "-"]
-    for command in (["check", "--fix-only", "-q", "--select", "I,F401,RUF022"], ["format", "-q"]):
+    for command in (
+        ["check", "--fix-only", "--unsafe-fixes", "-q", "--select", "I,F401,RUF022,UP028"],
+        ["format", "-q"],
+    ):
         done = subprocess.run(
             [sys.executable, "-m", "ruff", *command, *name],
             input=source,

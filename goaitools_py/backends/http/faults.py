@@ -18,8 +18,7 @@ from typing import Any, Final
 
 from ...base import rawjson
 from ..base import Fault, FaultKind
-from .moderation import is_moderation
-from .overflow import CODES, is_overflow
+from .refusals import CODES, is_moderation, is_overflow
 
 __all__ = ["classify", "fault_of_error", "http_fault", "own_words", "retry_after"]
 

@@ -98,9 +98,9 @@ def _http_client(sdk: Sdk[Any], options: ClientOptions) -> httpx2.Client:
         return sdk.http_class(**_way_out(sdk, options))  # type: ignore[no-any-return]
     if isinstance(options.http_client, httpx2.Client):
         return options.http_client
-    from . import transport as _transport
+    from .transport import bridge
 
-    return _transport.bridge(options.http_client)
+    return bridge(options.http_client)
 
 
 def _async_http_client(sdk: Sdk[Any], options: ClientOptions) -> httpx2.AsyncClient:
@@ -109,9 +109,9 @@ def _async_http_client(sdk: Sdk[Any], options: ClientOptions) -> httpx2.AsyncCli
         return sdk.http_class(**_way_out(sdk, options))  # type: ignore[no-any-return]
     if isinstance(options.http_client, httpx2.AsyncClient):
         return options.http_client
-    from . import transport as _transport
+    from .async_transport import bridge_async
 
-    return _transport.bridge_async(options.http_client)
+    return bridge_async(options.http_client)
 
 
 def _way_out(sdk: Sdk[Any], options: ClientOptions) -> dict[str, Any]:

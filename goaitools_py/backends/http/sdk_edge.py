@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 
 import httpx2
 
-from ...base.aside import within
+from ...base.aside import call_with_timeout
 from ..base import BackendError, ModelRequest
 from .clients import ClientOfProcess, ClientsOfLoops
 from .deadlines import DeadlineClient, until
@@ -111,7 +111,9 @@ class SdkEdge(Generic[_Client]):
                 response = self._response(line, request, soon)
         else:
             try:
-                response = within(soon, lambda: self._response(line, request, soon), httpx2.Response.close)
+                response = call_with_timeout(
+                    soon, lambda: self._response(line, request, soon), httpx2.Response.close
+                )
             except TimeoutError:
                 host = client.base_url.host or "the server"
                 raise BackendError(f"{host} did not answer in time", timed_out=True) from None
