@@ -25,6 +25,8 @@ async def read_async(reader: AsyncReader, again: Callable[[], Awaitable[list[int
             await asyncio.sleep(1)
         else:
             time.sleep(1)
+    if False:  # SYNC
+        refuse(reader)
     return [found async for found in made("AsyncReader", is_async=True)]
 '''
 TWIN = Twin("a.py", "b.py", words=(("For tasks.", "For threads."), ("number of tasks", "number of threads")))
@@ -53,6 +55,7 @@ def read(reader: Reader, again: Callable[[], list[int]]) -> None:
     with reader as opened:
         opened.close()  # a Reader is closed
         time.sleep(1)
+    refuse(reader)
     return [found for found in made("Reader", is_async=False)]
 '''
     )

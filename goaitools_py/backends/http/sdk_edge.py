@@ -60,7 +60,7 @@ def _post_arguments(
     accept = {"Accept": "text/event-stream"} if request.stream else {}
     headers = {"Content-Type": "application/json", **accept, **sdk.headers(client, request), **_UNREAD}
     # The SDK does not retry, so it need not make a key by which the server would recognise a retry.
-    # No HTTP client follows a redirect by itself, not even a caller's own: see `redirects`.
+    # No HTTP client follows a redirect by itself, not even a caller's own: see `failures`.
     options: dict[str, Any] = {
         "headers": headers,
         "max_retries": 0,
