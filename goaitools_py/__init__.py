@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 from .base import __version__ as __version__
 from .chat.async_chat import AsyncChat
+from .chat.async_turn import AsyncTurn
 from .chat.chat import Chat
-from .chat.handles import AsyncTurn, Turn
+from .chat.sync_turn import Turn
 from .compaction import (
     NO_COMPACTION,
     ByteLimit,

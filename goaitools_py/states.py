@@ -6,7 +6,7 @@ state take ``codec=`` and ``binding=`` as the chat does that wrote it.
 Owns: the one public door to them. Must never know: a turn.
 """
 
-from .chat.stepping import Step
+from .chat.handles import Step
 from .history.additions import update_state
 from .history.branch import fork_state, rewind_state, undo_cut
 from .history.diff import StateDiff, diff_states

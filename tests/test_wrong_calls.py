@@ -108,7 +108,7 @@ def texts(call: Callable[..., Any]) -> Iterator[str]:
 def test_there_is_something_to_look_at() -> None:
     """The names that users know, and those that they do not."""
     assert {"Chat", "Chat.append_to_state", "Image.base64", "PostgresStore.load"} <= PUBLIC.keys()
-    assert {"Facade", "KeptFacade", "_Handle", "_Media", "_OpenAIBackend"} <= INSIDE
+    assert {"Facade", "KeptFacade", "Handle", "_Media", "_OpenAIBackend"} <= INSIDE
 
 
 @pytest.mark.parametrize("name", [name for name in PUBLIC if "." not in name])

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from .process import PerProcess
 
-__all__ = ["within"]
+__all__ = ["call_with_timeout"]
 
 T = TypeVar("T")
 
@@ -89,7 +89,7 @@ def _begin(call: _Call) -> None:
     worker.begin(call)
 
 
-def within(seconds: float, call: Callable[[], T], discard: Callable[[T], object]) -> T:
+def call_with_timeout(seconds: float, call: Callable[[], T], discard: Callable[[T], object]) -> T:
     """Call a function in a thread, wait for a limited time, and return or raise its result.
 
     Args:

@@ -1,6 +1,6 @@
 """The chat on an event loop.
 
-Owns: the methods of `AsyncChat`. Their docstrings are complete, because `help` shows no others. Must never
+Owns: the methods of `AsyncChat`. Must never
 know: the inside of a turn. Bodies that both chats need stand in `facade`.
 """
 
@@ -17,7 +17,8 @@ from ..base.advice import own_names
 from ..state.blob_header import peek
 from ..state.codec import PLAIN
 from ..tools import Tool, ToolContext, refuse_without_deps
-from ..turn.flow import AsyncDriver, Flow
+from ..turn.edges.async_driver import AsyncDriver
+from ..turn.flow import Flow
 from ..turn.observers import notify_async
 from ..turn.plan import Plan, Watch
 from ..types.answers import Answers
@@ -25,9 +26,9 @@ from ..types.errors import TurnError
 from ..types.messages import user
 from ..types.options import ChatOptions, refuse_misplaced
 from ..types.result import ChatResult, CompactionReport
+from .async_turn import AsyncTurn
 from .facade import Facade, State
-from .handles import AsyncTurn, RunningTurn
-from .stepping import Step, failed_step, step_of
+from .handles import RunningTurn, Step, failed_step, step_of
 
 if TYPE_CHECKING:
     from ..output import Output
@@ -62,11 +63,15 @@ class AsyncChat(Facade[AsyncBackend]):
         backend: An `AsyncBackend`, or a name such as "openai:MODEL" or "sim".
         defaults: Options that hold for every call. Each is also a keyword.
         codec: How blobs are protected; `PLAIN` means "I trust my storage".
-        fallbacks: As for `Chat`.
-        fallback_rest: As for `Chat`.
-        max_concurrent_calls: As for `Chat`.
-        log_content: As for `Chat`.
-        telemetry: As for `Chat`.
+        fallbacks: Backends, or names such as "anthropic:MODEL". A turn continues with them, in order, if the
+            provider is down; see docs/convert.md.
+        fallback_rest: Seconds for which turns skip a provider that could not be reached, if there is a
+            fallback. 0: each turn asks it first.
+        max_concurrent_calls: The most requests at a time, for each backend that is given by name. All chats
+            of this process with the same server, key and model wait in one queue. See docs/providers.md.
+        log_content: True: the logger ``goaitools_py.content`` gets the texts of the conversation. A function
+            from text to text redacts each of them first. See docs/logging.md.
+        telemetry: `goaitools_py.telemetry.Telemetry`, for spans and metrics. See docs/telemetry.md.
     """
 
     _is_async = True
@@ -427,7 +432,12 @@ class AsyncChat(Facade[AsyncBackend]):
             StateError: The state cannot be read.
             ValueError: There is no compactor.
         """
+        if False:  # SYNC
+            from ..turn.edges.sync_edge import refuse_async_callback
+
         on_event = self._observer(fields)
+        if False:  # SYNC
+            refuse_async_callback("on_event", on_event)
         steps: AsyncDriver[CompactionReport] = self._drive_watched(
             self._compaction(state, compactor, dry_run, fields)
         )
@@ -492,10 +502,10 @@ class AsyncChat(Facade[AsyncBackend]):
         Returns:
             A `Tool`. It is idempotent: after a crash the same call gets the stored reply.
         """
-        from .hand_off import async_hand_off
+        from .hand_off import hand_off_async
 
         self._check_for_a_tool(fields)
-        return async_hand_off(name, description, partial(self.conversation, store), key, fields)
+        return hand_off_async(name, description, partial(self.conversation, store), key, fields)
 
     def conversation(
         self,
@@ -563,23 +573,25 @@ class AsyncChat(Facade[AsyncBackend]):
         )
         return AsyncConversation(*made)
 
-    def _rehearse(self) -> None:
-        """Load the modules and tables that the first turn needs: engine, edge, codec."""
-        from ..history.additions import append_messages
-        from ..turn import fallback  # noqa: F401
-        from ..turn.edges import async_edge  # noqa: F401
+    if True:  # ASYNC
 
-        blob = append_messages(
-            b"",
-            [user("Hello.")],
-            self._dialect,
-            codec=PLAIN,
-            binding=None,
-            fresh_id="0",
-            now_ms=0,
-            min_revision=None,
-        )
-        peek(blob)
+        def _rehearse(self) -> None:
+            """Load the modules and tables that the first turn needs: engine, edge, codec."""
+            from ..history.additions import append_messages
+            from ..turn import fallback  # noqa: F401
+            from ..turn.edges import async_edge  # noqa: F401
+
+            blob = append_messages(
+                b"",
+                [user("Hello.")],
+                self._dialect,
+                codec=PLAIN,
+                binding=None,
+                fresh_id="0",
+                now_ms=0,
+                min_revision=None,
+            )
+            peek(blob)
 
     async def warm_up(self) -> None:
         """Import the provider's SDK and make its client now, rather than in the first turn. Nothing is sent.
@@ -590,9 +602,13 @@ class AsyncChat(Facade[AsyncBackend]):
         Raises:
             BackendError: There are no credentials.
         """
-        import asyncio
+        if True:  # ASYNC
+            import asyncio
 
-        await asyncio.to_thread(self._rehearse)
+            await asyncio.to_thread(self._rehearse)
+        else:
+            from ..turn import fallback  # noqa: F401
+
         await warm_up_async(self._backend)
 
     async def aclose(self) -> None:
@@ -627,12 +643,17 @@ class AsyncChat(Facade[AsyncBackend]):
         return self._open(engine, plan, lambda drive: drive(engine.run()))
 
     def _open(self, work: RunningTurn, plan: Plan, steps: Callable[[Any], Any]) -> AsyncTurn[Any]:
-        """As `Chat._open`."""
+        """Make the handle of a turn, from its work and its driver."""
         options = plan.options
+        if False:  # SYNC
+            if options.on_checkpoint is not None:
+                from ..turn.edges.sync_edge import refuse_async_callback
+
+                refuse_async_callback("on_checkpoint", options.on_checkpoint)
         drive = partial(self._drive, threads=options.tool_threads, watch=plan.watch)
         return AsyncTurn(work, steps(drive), options.on_event)
 
-    def _drive(self, flow: Flow[T], *, threads: bool = True, watch: Watch | None = None) -> AsyncDriver[T]:
+    def _drive(self, flow: Flow[T], *, threads: bool = False, watch: Watch | None = None) -> AsyncDriver[T]:
         from ..turn.edges.async_edge import AwaitingEdge
 
         flow = flow if watch is None else watch(flow)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..output import Output
     from ..stores.base import Stored
     from ..types.fields import ChatFields, CompactFields, NoFields, TurnFields
-    from .handles import AsyncTurn
+    from .async_turn import AsyncTurn
 
 __all__ = ["AsyncConversation"]
 

@@ -1,3 +1,4 @@
+# generated from chat/async_chat.py by tests/make_sync.py; edit chat/async_chat.py
 """The chat in plain code.
 
 Owns: the methods of `Chat`. Must never know: the inside of a turn, or an event loop. Bodies that both chats
@@ -15,8 +16,8 @@ from ..backends.base import Backend, warm_up
 from ..backends.by_name import backend_from_name
 from ..base.advice import own_names
 from ..tools import Tool, ToolContext, refuse_without_deps
-from ..turn.edges.sync_edge import BlockingEdge, refuse_async_callback
-from ..turn.flow import Driver, Flow
+from ..turn.edges.driver import Driver
+from ..turn.flow import Flow
 from ..turn.observers import notify
 from ..turn.plan import Plan, Watch
 from ..types.answers import Answers
@@ -24,8 +25,8 @@ from ..types.errors import TurnError
 from ..types.options import ChatOptions, refuse_misplaced
 from ..types.result import ChatResult, CompactionReport
 from .facade import Facade, State
-from .handles import RunningTurn, Turn
-from .stepping import Step, failed_step, step_of
+from .handles import RunningTurn, Step, failed_step, step_of
+from .sync_turn import Turn
 
 if TYPE_CHECKING:
     from ..output import Output
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from .conversation import Conversation
     from .kept.facade import Gate, PartsPlace, Save
 
-__all__ = ["Chat", "State"]
+__all__ = ["Chat"]
 
 T = TypeVar("T")
 
@@ -419,6 +420,8 @@ class Chat(Facade[Backend]):
             StateError: The state cannot be read.
             ValueError: There is no compactor.
         """
+        from ..turn.edges.sync_edge import refuse_async_callback
+
         on_event = self._observer(fields)
         refuse_async_callback("on_event", on_event)
         steps: Driver[CompactionReport] = self._drive_watched(
@@ -600,10 +603,14 @@ class Chat(Facade[Backend]):
         """Make the handle of a turn, from its work and its driver."""
         options = plan.options
         if options.on_checkpoint is not None:
+            from ..turn.edges.sync_edge import refuse_async_callback
+
             refuse_async_callback("on_checkpoint", options.on_checkpoint)
         drive = partial(self._drive, threads=options.tool_threads, watch=plan.watch)
         return Turn(work, steps(drive), options.on_event)
 
     def _drive(self, flow: Flow[T], *, threads: bool = False, watch: Watch | None = None) -> Driver[T]:
+        from ..turn.edges.sync_edge import BlockingEdge
+
         flow = flow if watch is None else watch(flow)
         return Driver(flow, BlockingEdge(self._backend, named=self._named_beside, threads=threads))

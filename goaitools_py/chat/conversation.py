@@ -1,3 +1,4 @@
+# generated from chat/async_conversation.py by tests/make_sync.py; edit chat/async_conversation.py
 """A conversation that is kept in a store: `Conversation`.
 
 Owns: its sync methods. Must never know: the order of acts and checks (`kept`).
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from ..output import Output
     from ..stores.base import Stored
     from ..types.fields import ChatFields, CompactFields, NoFields, TurnFields
-    from .handles import Turn
+    from .sync_turn import Turn
 
 __all__ = ["Conversation"]
 
@@ -226,20 +227,20 @@ class Conversation(KeptFacade):
 
     def history(self) -> History:
         """The whole conversation in the classes of this package; empty if nothing is stored."""
-        return self._history(self._found())
+        return self._run(self._reads(self._history, self._found()))
 
     def info(self) -> ConversationInfo | None:
         """Facts of the stored conversation, without its messages; None if nothing is stored."""
-        return self._info(self._found())
+        return self._run(self._reads(self._info, self._found()))
 
     def pending(self) -> tuple[PendingCall, ...]:
         """The calls that `resume` takes answers for."""
-        return self._pending(self._found())
+        return self._run(self._reads(self._pending, self._found()))
 
     def snapshot(self) -> ConversationSnapshot | None:
         """`info`, `pending` and `history` of one load, so that they agree; a page can show them. None if
         nothing is stored."""
-        return self._snapshot(self._found())
+        return self._run(self._reads(self._snapshot, self._found()))
 
     def summaries(
         self, prefix: str, *, cursor: str | None = None, limit: int = 100, **misplaced: Unpack[NoFields]

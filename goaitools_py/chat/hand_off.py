@@ -17,7 +17,7 @@ from ..types.answers import pending_text
 from ..types.errors import ToolError, TurnError
 from ..types.result import ChatResult
 
-__all__ = ["async_hand_off", "hand_off"]
+__all__ = ["hand_off", "hand_off_async"]
 
 Conversations = Callable[[str], Any]
 
@@ -54,7 +54,7 @@ def hand_off(
     return _tool(name, description, run, fields.get("timeout"))
 
 
-def async_hand_off(
+def hand_off_async(
     name: str,
     description: str,
     open_: Conversations,

@@ -1,26 +1,21 @@
-"""The handle of a running turn, in both colours.
+"""The common part of the handles of a turn, and the outcome of one step of a turn.
 
-Owns: iteration, observers, appended messages and cancellation of a turn. Must never know: the inside of a
-turn, or its options.
+Owns: the state of a running turn, appended messages, and the value of a step. Must never know: the inside of
+a turn, or its options.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol
 
-from ..base.advice import advised, own_names
-from ..turn.edges.sync_edge import refuse_async_callback
-from ..turn.flow import AsyncDriver, BusyError, Driver
-from ..turn.observers import notify, notify_async
-from ..types.errors import GoAIToolsError, TurnError
-from ..types.events import Event, TextDelta
+from ..base.values import Value
+from ..turn.flow import Steps
+from ..types.answers import PendingCall
+from ..types.errors import TurnError
 from ..types.messages import Message
 from ..types.result import ChatResult
-from .logs import log_failure
 
-__all__ = ["AsyncTurn", "RunningTurn", "Turn", "checked_message"]
+__all__ = ["Handle", "RunningTurn", "Step", "StepStatus", "checked_message", "failed_step", "step_of"]
 
 
 if TYPE_CHECKING:
@@ -44,11 +39,11 @@ class RunningTurn(Protocol):
     def event_ids(self) -> dict[str, str]: ...
 
 
-class _Handle(Generic[T]):
+class Handle(Generic[T]):
     """The base of both turn handles: the state at this instant, and the result after the end."""
 
     _engine: RunningTurn
-    _steps: Driver[ChatResult[T]] | AsyncDriver[ChatResult[T]]
+    _steps: Steps[ChatResult[T]]
 
     @property
     def state(self) -> bytes:
@@ -78,149 +73,6 @@ class _Handle(Generic[T]):
         return steps.result
 
 
-@own_names
-class Turn(_Handle[T]):
-    """A turn that runs as it is iterated, by one reader at a time.
-
-    ``with chat.start(state, user="…") as turn: for event in turn: …`` then ``turn.result()``.
-    """
-
-    @advised("{0} is made by chat.start(state, user=…) or conversation.start(…)")
-    def __init__(self, engine: RunningTurn, steps: Driver[ChatResult[T]], on_event: Any = None) -> None:
-        if on_event is not None:
-            refuse_async_callback("on_event", on_event)
-        self._engine = engine
-        self._steps: Driver[ChatResult[T]] = steps
-        self._on_event = on_event
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.cancel()
-
-    def __iter__(self) -> Iterator[Event]:
-        while True:
-            try:
-                event = self._steps.step()
-            except GoAIToolsError as error:
-                log_failure(error, self._engine.event_ids)
-                raise
-            if event is None:
-                return
-            if self._on_event is not None:
-                notify(self._on_event, event)
-            yield event
-
-    def text_deltas(self) -> Iterator[str]:
-        """Only the pieces of visible text, as they arrive."""
-        for event in self:
-            if isinstance(event, TextDelta):
-                yield event.text
-
-    def result(self) -> ChatResult[T]:
-        """Run the rest of the turn and return its result.
-
-        Raises:
-            Exception: The error of the turn; each later call raises the same error.
-            RuntimeError: The turn was cancelled before its end.
-        """
-        try:
-            while (event := self._steps.step()) is not None:
-                if self._on_event is not None:
-                    notify(self._on_event, event)
-        except BusyError:
-            raise
-        except BaseException as exc:  # such as an exit out of `on_event`
-            if isinstance(exc, GoAIToolsError):
-                log_failure(exc, self._engine.event_ids)
-            self.cancel()
-            raise
-        return self._finished()
-
-    def cancel(self) -> None:
-        """Cancel the turn at this point; `state` stays valid. After the turn's end nothing happens.
-
-        Any thread may call this, for example the thread of a stop button. The reader's iteration then ends:
-        at once if it waits for more of a reply or for tools in worker threads. If it waits for the reply's
-        beginning, a retry's pause, or a tool in its own thread, it ends when that wait is over.
-        """
-        self._steps.close()
-
-
-@own_names
-class AsyncTurn(_Handle[T]):
-    """A turn that runs as it is iterated, by one task at a time.
-
-    ``async with chat.start(state, user="…") as turn: async for event in turn: …`` then
-    ``await turn.result()``.
-    """
-
-    @advised("{0} is made by chat.start(state, user=…) or conversation.start(…)")
-    def __init__(self, engine: RunningTurn, steps: AsyncDriver[ChatResult[T]], on_event: Any = None) -> None:
-        self._engine = engine
-        self._steps: AsyncDriver[ChatResult[T]] = steps
-        self._on_event = on_event
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.cancel()
-
-    async def __aiter__(self) -> AsyncIterator[Event]:
-        while True:
-            try:
-                event = await self._steps.step()
-            except GoAIToolsError as error:
-                log_failure(error, self._engine.event_ids)
-                raise
-            if event is None:
-                return
-            if self._on_event is not None:
-                await notify_async(self._on_event, event)
-            yield event
-
-    async def text_deltas(self) -> AsyncIterator[str]:
-        """Only the pieces of visible text, as they arrive."""
-        async for event in self:
-            if isinstance(event, TextDelta):
-                yield event.text
-
-    async def result(self) -> ChatResult[T]:
-        """Run the rest of the turn and return its result.
-
-        Raises:
-            Exception: The error of the turn; each later call raises the same error.
-            RuntimeError: The turn was cancelled before its end.
-        """
-        try:
-            while (event := await self._steps.step()) is not None:
-                if self._on_event is not None:
-                    await notify_async(self._on_event, event)
-        except BusyError:
-            raise
-        except BaseException as exc:  # such as a cancellation in `on_event`
-            if isinstance(exc, GoAIToolsError):
-                log_failure(exc, self._engine.event_ids)
-            await self.cancel()
-            raise
-        return self._finished()
-
-    async def cancel(self) -> None:
-        """Cancel the turn at this point; `state` stays valid. After the turn's end nothing happens.
-
-        Any task of the loop may call this, for example the task of a stop button. The iteration of a reader
-        in another task ends at once. When this returns, the response is closed, and the running tools are
-        cancelled: a coroutine stops at its `await`; a tool in a worker thread cannot be stopped, and runs on.
-        """
-        await self._steps.aclose()
-
-
 def checked_message(value: Any) -> Message:
     """The value, if it is a message; else TypeError."""
     if not isinstance(value, Message):
@@ -230,3 +82,50 @@ def checked_message(value: Any) -> Message:
             f"{type(value).__name__}{advice if isinstance(value, dict) else ''}"
         )
     return value
+
+
+StepStatus = Literal["in_progress", "waiting_for_tools", "complete", "failed"]
+
+
+class Step(Value, frozen=True, kw_only=True):
+    """The outcome of one step of a turn.
+
+    Attributes:
+        state: The new blob: save it, and give it to the next step.
+        status: "in_progress": the next step asks the model; "waiting_for_tools": the next step runs the
+            calls, or gives answers to the calls in `pending`; "complete": the turn is over; "failed": the
+            step could not end, see `error`; the next step tries again.
+        text: The text of the last reply so far.
+        pending: Calls that wait for an answer from outside.
+        result: The result of the step. Its usage counts this step alone. None if the step failed.
+        error: Why the step failed.
+    """
+
+    _unshown = frozenset({"state", "text", "result", "error"})
+
+    state: bytes
+    status: StepStatus
+    text: str = ""
+    pending: tuple[PendingCall, ...] = ()
+    result: ChatResult | None = None
+    error: TurnError | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """True if no further step has to follow: the turn is complete, has failed, or waits for answers."""
+        return self.status in ("complete", "failed") or bool(self.pending)
+
+
+def step_of(result: ChatResult, has_calls: bool) -> Step:
+    """The step that came to a result. `has_calls`: an unfinished turn has tools to run next."""
+    status: StepStatus = "complete"
+    if result.status == "awaiting_tools" or (result.status == "in_progress" and has_calls):
+        status = "waiting_for_tools"
+    elif result.status == "in_progress":
+        status = "in_progress"
+    return Step(state=result.state, status=status, text=result.text, pending=result.pending, result=result)
+
+
+def failed_step(error: TurnError) -> Step:
+    """The step that a turn's error ended."""
+    return Step(state=error.state, status="failed", text=error.text, error=error)

@@ -124,7 +124,7 @@ def run_fork(args: argparse.Namespace) -> int:
 
 def _save_fork(args: argparse.Namespace, source: Source, new: bytes) -> bytes:
     """Save the copy under the new key. If `--binding` has {key}, the copy belongs to that key."""
-    from ..chat.kept.whole import save_new
+    from ..chat.kept.full_row import save_new
     from ..state.whole_blobs import rewrap
     from ..types.errors import GoAIToolsError, StateConflictError
 

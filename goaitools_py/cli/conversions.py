@@ -118,7 +118,7 @@ def _as_json(data: bytes) -> Any:
 
 
 def _save(args: argparse.Namespace, blob: bytes, sealed: dict[str, Any]) -> None:
-    from ..chat.kept.whole import save_new
+    from ..chat.kept.full_row import save_new
     from ..types.errors import GoAIToolsError, StateConflictError
 
     with opened_store(args.store, args.table, make=True) as store:

@@ -16,7 +16,7 @@ from .codec_options import add_options, check_options, opened_with, refusal
 from .store_urls import add_store, has_store, opened_store, shown_url
 
 if TYPE_CHECKING:
-    from ..chat.kept.whole import WholeRow
+    from ..chat.kept.full_row import FullRow
     from ..stores import Listing
 
 __all__ = [
@@ -67,7 +67,7 @@ class Source:
 
     def __init__(
         self, label: str, blob: bytes, opened: dict[str, Any], *, path: str = "", store: Any = None,
-        row: WholeRow | None = None, is_text: bool = False,
+        row: FullRow | None = None, is_text: bool = False,
     ) -> None:  # fmt: skip
         self.label = label
         self.blob = blob
@@ -117,7 +117,7 @@ def opened_source(
             refuse_other(args.state, blob)
             yield Source(label, blob, opened_with(args, blob), path=args.state, is_text=is_text)
             return
-        from ..chat.kept.whole import held, load_row
+        from ..chat.kept.full_row import held, load_row
 
         with opened_store(args.store, args.table) as store, _leased(held(store, args.key), changes):
             if unopened and (sealed := _sealed_blob(args, store)) is not None:

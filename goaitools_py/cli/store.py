@@ -163,7 +163,7 @@ def _redis(url: str) -> int:
 
 def _tables(url: str, table: str, *, mode: Any) -> Tables:
     if url.startswith("sqlite:///"):
-        from ..stores.migration_sqlite import SQLiteTables
+        from ..stores.migration import SQLiteTables
 
         return SQLiteTables(url.removeprefix("sqlite:///"), mode, table)
     try:

@@ -247,7 +247,7 @@ class StoreRows:
 
     def upgrade(self, name: str, new_of: Upgrade, *, dry: bool) -> Outcome:
         """Replace one row with its parts; a row that a turn holds is busy."""
-        from ..chat.kept.whole import held, load_row
+        from ..chat.kept.full_row import held, load_row
         from ..types.errors import StateConflictError, TurnInProgressError
 
         def opening(blob: bytes) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from .runs import Run, refused_input
 
 if TYPE_CHECKING:
     from ..chat.async_conversation import AsyncConversation
-    from ..chat.handles import AsyncTurn
+    from ..chat.async_turn import AsyncTurn
     from ..chat.kept.facade import ConversationSnapshot
 
 __all__ = ["LOOK_AGAIN", "RunDriver"]

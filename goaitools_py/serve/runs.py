@@ -40,7 +40,7 @@ from .listeners import Pace
 from .serve_limits import MAX_DIGITS
 
 if TYPE_CHECKING:
-    from ..chat.handles import AsyncTurn
+    from ..chat.async_turn import AsyncTurn
 
 __all__ = ["Run", "digest_of", "refused_input"]
 

@@ -22,7 +22,7 @@ from starlette.responses import Response, StreamingResponse
 
 from ..base.values import replace
 from ..chat.async_chat import AsyncChat
-from ..chat.handles import AsyncTurn
+from ..chat.async_turn import AsyncTurn
 from ..frontends import (
     PLAIN_JSON,
     Ask,

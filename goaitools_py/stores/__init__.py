@@ -42,12 +42,14 @@ from .base import (
 )
 
 if TYPE_CHECKING:
+    from .async_redis import AsyncRedisStore
+    from .async_sqlalchemy import AsyncSQLAlchemyStore
     from .callable import AsyncCallableStore, CallableStore
     from .django import AsyncDjangoStore, DjangoStore
     from .memory import AsyncMemoryStore, MemoryStore
     from .postgres import AsyncPostgresStore, PostgresStore
-    from .redis import AsyncRedisStore, RedisStore
-    from .sqlalchemy import AsyncSQLAlchemyStore, SQLAlchemyStore
+    from .redis import RedisStore
+    from .sqlalchemy import SQLAlchemyStore
     from .sqlite import AsyncSQLiteStore, SQLiteStore
 
 __all__ = [
@@ -147,17 +149,25 @@ def _loaded(name: str) -> Any:
 
         return getattr(sqlite, name)
     if name.endswith("SQLAlchemyStore"):
+        if name.startswith("Async"):
+            from . import async_sqlalchemy
+
+            return async_sqlalchemy.AsyncSQLAlchemyStore
         from . import sqlalchemy
 
-        return getattr(sqlalchemy, name)
+        return sqlalchemy.SQLAlchemyStore
     if name.endswith("PostgresStore"):
         from . import postgres
 
         return getattr(postgres, name)
     if name.endswith("RedisStore"):
+        if name.startswith("Async"):
+            from . import async_redis
+
+            return async_redis.AsyncRedisStore
         from . import redis
 
-        return getattr(redis, name)
+        return redis.RedisStore
     from . import django
 
     return getattr(django, name)

@@ -22,12 +22,13 @@ from ..base.watch import Watch
 from ..types.errors import StoreError
 from .base import RowFacts, Stored, StoredHead, StoredPage, StoredPart
 from .clients import OPENED, SILENCE, hang_up
-from .pooler import ASK_PID, is_unprepared
 from .postgres_pools import (
+    ASK_PID,
     OneProcess,
     asyncpg_misused,
     check_pool,
     check_url,
+    is_unprepared,
     named_in,
     psycopg_not_open,
 )

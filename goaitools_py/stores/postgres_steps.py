@@ -18,7 +18,7 @@ from ..types.errors import StoreError, StoreUnavailableError
 from . import common
 from .base import RowFacts, Stored, StoredHead, StoredKey, StoredPage, StoredPart
 from .layout import ascii_facts, facts_of, plain_values
-from .pooler import pooler_problem
+from .postgres_pools import pooler_problem
 from .postgres_sql import Statements
 
 __all__ = ["LeaseToken", "PostgresSteps", "Step", "only_reads", "problem"]

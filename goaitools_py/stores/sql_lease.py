@@ -7,10 +7,10 @@ A lease costs a write of a few bytes. No connection and no transaction stays ope
 any connection pooler may stand between.
 
 The server's clock says when a lease has ended. On SQLite it is the machine's clock since its start
-(`lease_row.now_ms`), which programs cannot set. A server's clock can be set. If it is set forward, leases end
-early. If it is set back, a lease would last as much longer. So a lease that ends more than twice its length
-ahead counts as ended. A living holder renews its lease three times in its length, so in most cases only the
-lease of a dead holder is taken over.
+(`sqlite_tables.now_ms`), which programs cannot set. A server's clock can be set. If it is set forward, leases
+end early. If it is set back, a lease would last as much longer. So a lease that ends more than twice its
+length ahead counts as ended. A living holder renews its lease three times in its length, so in most cases
+only the lease of a dead holder is taken over.
 
 The first lease makes the table. To make it yourself, run ``goaitools store init URL``, or add `lease_table`
 to your own metadata, or run ::
@@ -73,9 +73,9 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from . import common
 from .base import Stored, StoredHead
 from .layout import LEASE_COLUMNS, lease_table_name
-from .lease_row import now_ms
 from .sql_parts import PartRows, SaveParts
 from .sql_table import Rows, RowSave, StateRows, lost_a_race, made
+from .sqlite_tables import now_ms
 
 __all__ = ["LastSave", "LastSaveOfParts", "LeaseRows", "SQLLease", "lease_table"]
 

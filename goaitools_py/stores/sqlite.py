@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from ..base.process import PerProcess
 from ..types.errors import StoreUnavailableError
-from . import common, lease_row, sqlite_tables
+from . import common, sqlite_tables
 from .base import RowFacts, Stored, StoredHead, StoredKey, StoredPage, StoredPart
 from .layout import PLAIN_COLUMNS, facts_of, lease_table_name, part_table_name, plain_values
 from .sqlite_file import Database
@@ -297,11 +297,11 @@ class SQLiteStore:
         with self._connected() as (_, connection):
             if not _has_lease_table(connection):
                 return False
-            return connection.execute(*lease_row.is_held(key)).fetchone() is not None
+            return connection.execute(*sqlite_tables.is_held(key)).fetchone() is not None
 
     def make_lease(self, key: str, ttl: float) -> SQLiteLease:
         """A lease that is not taken yet, for callers that cannot use a ``with`` block."""
-        row = lease_row.LeaseRow(common.check_key(key), ttl)
+        row = sqlite_tables.LeaseRow(common.check_key(key), ttl)
         with self._connected() as (_, connection):
             connection.execute(sqlite_tables.lease_table(_TABLE))
         return SQLiteLease(row, self._change_lease)
@@ -318,7 +318,7 @@ class SQLiteStore:
     ) -> None:
         self.close()
 
-    def _change_lease(self, statement: lease_row.Statement) -> bool:
+    def _change_lease(self, statement: sqlite_tables.Statement) -> bool:
         with self._connected() as (_, connection):
             return connection.execute(*statement).rowcount > 0
 
@@ -436,7 +436,9 @@ def _part(name: bytes, kind: int, data: bytes) -> StoredPart:
 class SQLiteLease:
     """A lease that is held in a SQLite table."""
 
-    def __init__(self, row: lease_row.LeaseRow, change: Callable[[lease_row.Statement], bool]) -> None:
+    def __init__(
+        self, row: sqlite_tables.LeaseRow, change: Callable[[sqlite_tables.Statement], bool]
+    ) -> None:
         self.row = row
         self._change = change
         self._is_over = False

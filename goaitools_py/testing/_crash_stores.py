@@ -1,3 +1,4 @@
+# generated from testing/_async_crash_stores.py by tests/make_sync.py; edit testing/_async_crash_stores.py
 """Wraps the program's store for a life that may be killed before and after each call of the store.
 
 Owns: the calls that pass through to the store, and the leases that a dead life has left. Must never know:
@@ -7,22 +8,13 @@ when a kill comes, or the checks.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import ExitStack
 from functools import cache
 from typing import Any
 
-from ..stores.base import (
-    AsyncCombining,
-    AsyncCombiningParts,
-    AsyncLeasing,
-    AsyncParted,
-    Combining,
-    CombiningParts,
-    Leasing,
-    Parted,
-)
+from ..stores.base import Combining, CombiningParts, Leasing, Parted
 
-__all__ = ["AsyncMortalStore", "MortalStore", "async_mortal", "mortal"]
+__all__ = ["Held", "MortalStore", "mortal"]
 
 Passes = Callable[[str], None]
 """Called before and after each effect. It raises once the life is over."""
@@ -41,19 +33,6 @@ def mortal(store: Any, passes: Passes, held: Held) -> MortalStore:
     }
     kinds = (*(kind for shape, kind in shapes.items() if isinstance(store, shape)), MortalStore)
     made: MortalStore = _of(kinds)(store, passes, held)
-    return made
-
-
-def async_mortal(store: Any, passes: Passes, held: Held) -> AsyncMortalStore:
-    """As `mortal`, awaited."""
-    shapes: dict[type[Any], type[AsyncMortalStore]] = {
-        AsyncCombiningParts: _AsyncPartsCombiningStore,
-        AsyncCombining: _AsyncCombiningStore,
-        AsyncLeasing: _AsyncLeasingStore,
-        AsyncParted: _AsyncPartedStore,
-    }
-    kinds = (*(kind for shape, kind in shapes.items() if isinstance(store, shape)), AsyncMortalStore)
-    made: AsyncMortalStore = _of(kinds)(store, passes, held)
     return made
 
 
@@ -113,13 +92,13 @@ class _Leased:
     def __init__(self, around: Any, passes: Passes, held: Held) -> None:
         self._around, self._passes, self._held = around, passes, held
 
-    def __enter__(self) -> _CrashLease:
+    def __enter__(self) -> _Lease:
         self._passes("before a lease")
         with ExitStack() as stack:
             lease = stack.enter_context(self._around)
             self._held[id(self)] = stack.pop_all()
         self._passes("after a lease")
-        return _CrashLease(lease, self._passes)
+        return _Lease(lease, self._passes)
 
     def __exit__(self, *error: object) -> None:
         self._passes("before a release")
@@ -162,7 +141,7 @@ class _PartsCombiningStore(_CombiningStore):
         return self._ended(lease._lease, self._store.save_parts_and_release, *save, **how)
 
 
-class _CrashLease:
+class _Lease:
     def __init__(self, lease: Any, passes: Passes) -> None:
         self._lease, self._passes = lease, passes
 
@@ -171,7 +150,7 @@ class _CrashLease:
         return bool(self._lease.renew())
 
 
-class _CombinedLease(_CrashLease):
+class _CombinedLease(_Lease):
     def __init__(self, lease: Any, passes: Passes, held: Held) -> None:
         super().__init__(lease, passes)
         self._held = held
@@ -180,129 +159,5 @@ class _CombinedLease(_CrashLease):
         """End the lease."""
         self._passes("before a release")
         self._lease.release()
-        self._held.pop(id(self._lease), None)
-        self._passes("after a release")
-
-
-# ------------------------------------------------------------------------------------------- awaited
-
-
-class AsyncMortalStore:
-    """As `MortalStore`, awaited."""
-
-    def __init__(self, store: Any, passes: Passes, held: Held) -> None:
-        self._store, self._passes, self._held = store, passes, held
-
-    async def load(self, key: str) -> Any:
-        """As `Store.load`."""
-        self._passes("before a load")
-        return await self._store.load(key)
-
-    async def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
-        """As `Store.save`."""
-        self._passes("before a save")
-        version: int = await self._store.save(key, blob, expected=expected)
-        self._passes("after a save")
-        return version
-
-
-class _AsyncPartedStore(AsyncMortalStore):
-    async def save_parts(self, *save: Any, **how: Any) -> int:
-        """As `Parted.save_parts`."""
-        self._passes("before a save")
-        version: int = await self._store.save_parts(*save, **how)
-        self._passes("after a save")
-        return version
-
-    async def load_head(self, key: str, *, kinds: Any = None) -> Any:
-        """As `Parted.load_head`."""
-        self._passes("before a load")
-        return await self._store.load_head(key, kinds=kinds)
-
-    async def load_parts(self, key: str, names: Any) -> Any:
-        """As `Parted.load_parts`."""
-        self._passes("before a load")
-        return await self._store.load_parts(key, names)
-
-
-class _AsyncLeasingStore(AsyncMortalStore):
-    def lease(self, key: str, ttl: float) -> _AsyncLeased:
-        """As `Leasing.lease`."""
-        return _AsyncLeased(self._store.lease(key, ttl), self._passes, self._held)
-
-
-class _AsyncLeased:
-    """As `_Leased`, awaited."""
-
-    def __init__(self, around: Any, passes: Passes, held: Held) -> None:
-        self._around, self._passes, self._held = around, passes, held
-
-    async def __aenter__(self) -> _AsyncLease:
-        self._passes("before a lease")
-        async with AsyncExitStack() as stack:
-            lease = await stack.enter_async_context(self._around)
-            self._held[id(self)] = stack.pop_all()
-        self._passes("after a lease")
-        return _AsyncLease(lease, self._passes)
-
-    async def __aexit__(self, *error: object) -> None:
-        self._passes("before a release")
-        await self._held.pop(id(self)).aclose()
-        self._passes("after a release")
-
-
-class _AsyncCombiningStore(_AsyncLeasingStore):
-    async def lease_and_load(self, key: str, ttl: float) -> tuple[Any, Any]:
-        """As `Combining.lease_and_load`."""
-        return await self._taken(lambda: self._store.lease_and_load(key, ttl))
-
-    async def _taken(self, take: Callable[[], Any]) -> tuple[Any, Any]:
-        self._passes("before a lease")
-        lease, stored = await take()
-        kept = self._held[id(lease)] = AsyncExitStack()
-        kept.push_async_callback(lease.release)
-        self._passes("after a lease")
-        return _AsyncCombinedLease(lease, self._passes, self._held), stored
-
-    async def save_and_release(self, lease: Any, *save: Any, **how: Any) -> int:
-        """As `Combining.save_and_release`."""
-        return await self._ended(lease._lease, self._store.save_and_release, *save, **how)
-
-    async def _ended(self, lease: Any, method: Any, *save: Any, **how: Any) -> int:
-        self._passes("before a save")
-        version: int = await method(lease, *save, **how)
-        self._held.pop(id(lease), None)
-        self._passes("after a save")
-        return version
-
-
-class _AsyncPartsCombiningStore(_AsyncCombiningStore):
-    async def lease_and_load_head(self, key: str, ttl: float, *, kinds: Any = None) -> tuple[Any, Any]:
-        """As `CombiningParts.lease_and_load_head`."""
-        return await self._taken(lambda: self._store.lease_and_load_head(key, ttl, kinds=kinds))
-
-    async def save_parts_and_release(self, lease: Any, *save: Any, **how: Any) -> int:
-        """As `CombiningParts.save_parts_and_release`."""
-        return await self._ended(lease._lease, self._store.save_parts_and_release, *save, **how)
-
-
-class _AsyncLease:
-    def __init__(self, lease: Any, passes: Passes) -> None:
-        self._lease, self._passes = lease, passes
-
-    async def renew(self) -> bool:
-        """As `Lease.renew`."""
-        return bool(await self._lease.renew())
-
-
-class _AsyncCombinedLease(_AsyncLease):
-    def __init__(self, lease: Any, passes: Passes, held: Held) -> None:
-        super().__init__(lease, passes)
-        self._held = held
-
-    async def release(self) -> None:
-        """End the lease."""
-        self._passes("before a release")
-        await self._lease.release()
         self._held.pop(id(self._lease), None)
         self._passes("after a release")

@@ -30,7 +30,8 @@ from ..history.stored_states import verify_state
 from ..history.turns import read_history
 from ..stores.memory import AsyncMemoryStore, MemoryStore
 from ..types.errors import StateError
-from ._crash_stores import Held, async_mortal, mortal
+from ._async_crash_stores import async_mortal
+from ._crash_stores import Held, mortal
 from ._history_check import check_history
 from .scripted import ScriptedBackend, Step
 

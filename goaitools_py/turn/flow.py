@@ -1,6 +1,6 @@
-"""The effects that a turn may ask for, and the two loops that carry them out.
+"""The effects that a turn may ask for, and the common part of the two loops that carry them out.
 
-Owns: the effect values, and the step from one event to the next, for plain and for async code.
+Owns: the effect values, how a flow is resumed, and how it ends.
 Must never know: a turn, a provider's answer, or how an effect is carried out.
 
 A flow is a generator. It yields effects and is resumed with their answers. A failure is thrown into it at the
@@ -10,8 +10,9 @@ same place, so its ``finally`` blocks run::
     chunk = yield ReadChunk()           # bytes, b"" at the end, or BackendError
     yield Emit(event)                   # goes to the reader, who iterates the turn
 
-`Driver` and `AsyncDriver` differ in their awaits, and in how a step is stopped from outside: from another
-thread, or from another task. All other code of a turn is written once for both.
+`edges.driver` and `edges.async_driver` have the loops. They differ in their awaits, and in how a step is
+stopped from outside: from another thread, or from another task. All other code of a turn is written once for
+both.
 """
 
 from __future__ import annotations
@@ -21,12 +22,11 @@ from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from ..backends.base import ModelRequest
 from ..base.process import this_process
-from ..base.run_twice import run_twice, run_twice_async
 from ..base.values import Value
 from ..types.events import Event
 
 __all__ = [
-    "AsyncDriver",
+    "BUSY",
     "AsyncEdge",
     "AwaitTool",
     "BusyError",
@@ -35,7 +35,6 @@ __all__ = [
     "Checkpoint",
     "Clock",
     "Compute",
-    "Driver",
     "Edge",
     "Effect",
     "Emit",
@@ -47,6 +46,7 @@ __all__ = [
     "ReadChunk",
     "ReadParts",
     "Sleep",
+    "Steps",
     "ToolDone",
     "ToolReport",
     "Unanswered",
@@ -278,7 +278,7 @@ _ELSEWHERE: Final = (
     "the turn began in another process, and this one is a fork of it: the turn goes on over there; here, go "
     "on with the conversation from turn.state"
 )
-_BUSY: Final = "the turn is being iterated in another thread or task already; one reader at a time"
+BUSY: Final = "the turn is being iterated in another thread or task already; one reader at a time"
 
 
 class BusyError(RuntimeError):
@@ -307,7 +307,7 @@ class _Seat:
             self.held.clear()
 
 
-class _Steps(Generic[ResultT]):
+class Steps(Generic[ResultT]):
     """The common part of both drivers: it resumes the flow, and notes how it ended.
 
     An exception out of a step, at any line, ends the flow. A flow that ends is closed. If Ctrl-C or a lack of
@@ -380,169 +380,3 @@ class _Steps(Generic[ResultT]):
     def _give_up(self) -> None:
         self.done = True
         self._flow.close()
-
-
-class Driver(_Steps[ResultT]):
-    """Runs a flow in plain code, one event at a time.
-
-    `_run` is a separate method for one reason: if a ``try`` stands inside another ``try``, neither of them
-    catches an exception at the line of the inner ``try``.
-    """
-
-    __slots__ = ("_edge",)
-
-    def __init__(self, flow: Flow[ResultT], edge: Edge) -> None:
-        super().__init__(flow)
-        self._edge = edge
-
-    def step(self) -> Event | None:
-        """Run to the next event; None once the flow has ended (see `result`).
-
-        Raises BusyError while another thread, or an outer call of this thread, is in a step.
-        """
-        if self._process is not this_process():
-            self._refuse()
-            return None
-        reader = object()
-        try:
-            if not self._seat.take(reader):
-                if self._is_stopping:
-                    return None
-                raise BusyError(_BUSY)
-            event = None if self.done else self._run()
-            if self.done:
-                self._end()
-            self._seat.leave(reader)
-            if self._is_stopping:  # `close` ran after the last look of `_run`, and found the seat taken
-                self.close()
-            return event
-        except BusyError:
-            raise  # another reader has the seat, or had it a moment ago
-        except BaseException:
-            if self._seat.take(reader):
-                self._is_stopping = True
-                try:
-                    self._end()
-                finally:
-                    self._seat.leave(reader)
-            raise
-
-    def _run(self) -> Event | None:
-        # An event and the effect behind it come in one `Emit`. The effect waits until the reader asks for
-        # more.
-        effect = self._resume(None, None) if self._then is None else self._then
-        while effect is not None:
-            if type(effect) is Emit:
-                self._then = effect.then
-                return effect.event
-            answer = failure = None
-            try:
-                answer = self._edge.perform(effect)
-            except BaseException as exc:
-                failure = exc
-            effect = self._resume(answer, failure)
-        return None
-
-    def close(self) -> None:
-        """Give the flow up at its current effect. If a step runs, the step gives it up as soon as it can."""
-        if self._process is not this_process():
-            return
-        self._is_stopping = True
-        run_twice(self._close, object())
-
-    def _close(self, closer: object) -> None:
-        if not self._seat.take(closer):
-            self._edge.interrupt()
-            return
-        try:
-            self._end()
-        finally:
-            self._seat.leave(closer)
-
-    def _end(self) -> None:
-        """Give up a flow that has not ended, and close the edge. The reader in the seat may do so twice."""
-        if self._is_closed:
-            return
-        # The edge is closed even if the flow refuses to end: it holds a connection and threads.
-        try:
-            self._give_up()
-        finally:
-            self._edge.close()
-            self._is_closed = True
-
-
-class AsyncDriver(_Steps[ResultT]):
-    """Runs a flow on an event loop, one event at a time."""
-
-    __slots__ = ("_edge",)
-
-    def __init__(self, flow: Flow[ResultT], edge: AsyncEdge) -> None:
-        super().__init__(flow)
-        self._edge = edge
-
-    async def step(self) -> Event | None:
-        """As `Driver.step`, awaited."""
-        if self._process is not this_process():
-            self._refuse()
-            return None
-        reader = object()
-        try:
-            if not self._seat.take(reader):
-                if self._is_stopping:
-                    return None
-                raise BusyError(_BUSY)
-            event = None if self.done else await self._run()
-            if self.done:
-                await self._end()
-            self._seat.leave(reader)
-            return event
-        except BusyError:
-            raise  # another reader has the seat, or had it a moment ago
-        except BaseException:
-            if self._seat.take(reader):
-                self._is_stopping = True
-                try:
-                    await self._end()
-                finally:
-                    self._seat.leave(reader)
-            raise
-
-    async def _run(self) -> Event | None:
-        effect = self._resume(None, None) if self._then is None else self._then
-        while effect is not None:
-            if type(effect) is Emit:
-                self._then = effect.then
-                return effect.event
-            answer = failure = None
-            try:
-                answer = await self._edge.perform(effect)
-            except BaseException as exc:
-                failure = exc
-            effect = self._resume(answer, failure)
-        return None
-
-    async def aclose(self) -> None:
-        """As `Driver.close`, awaited. A step that another task runs has ended when this returns."""
-        if self._process is not this_process():
-            return
-        self._is_stopping = True
-        await run_twice_async(self._aclose, object())
-
-    async def _aclose(self, closer: object) -> None:
-        if not self._seat.take(closer):
-            await self._edge.interrupt()
-            return
-        try:
-            await self._end()
-        finally:
-            self._seat.leave(closer)
-
-    async def _end(self) -> None:
-        """As `Driver._end`, awaited."""
-        if self._is_closed:
-            return
-        try:
-            self._give_up()
-        finally:
-            await self._edge.aclose()
-            self._is_closed = True

@@ -20,8 +20,9 @@ import pytest
 from goaitools_py import backends
 from goaitools_py.backends import BackendError, async_http_client
 from goaitools_py.backends.base import ModelRequest
+from goaitools_py.backends.http.async_transport import bridge_async
 from goaitools_py.backends.http.exchange import bounded_timeout
-from goaitools_py.backends.http.transport import bridge, bridge_async
+from goaitools_py.backends.http.transport import bridge
 
 from ._wire_world import Arrived, Configuration, Post, Wire, configuration, wire
 

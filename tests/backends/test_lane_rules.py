@@ -24,8 +24,11 @@ from hypothesis import strategies as st
 
 from goaitools_py.backends import BackendError
 from goaitools_py.backends.base import ModelRequest
-from goaitools_py.backends.http import lane, lines
-from goaitools_py.backends.http.lane import AsyncLane, AsyncTap, Lane, Standing, Tap
+from goaitools_py.backends.http import heads as post_heads
+from goaitools_py.backends.http import lines
+from goaitools_py.backends.http.async_fast_post import AsyncFastPost, AsyncRecordingClient
+from goaitools_py.backends.http.fast_post import FastPost, RecordingClient
+from goaitools_py.backends.http.heads import ClientDefaults
 from goaitools_py.backends.http.sdk import ClientOptions
 from goaitools_py.backends.http.sdk_edge import AsyncSdkEdge, SdkEdge
 
@@ -50,10 +53,10 @@ class Wire:
             self.http[name] = http_class(transport=httpx2.MockTransport(self._noting(requests)))
         self.built = 0
         given = {"api_key": "k", "base_url": "https://x.test/v1", **options}
-        tap, lane_class = (_CountingAsyncTap, AsyncLane) if self.is_async else (_CountingTap, Lane)
+        tap, lane_class = (_CountingAsyncTap, AsyncFastPost) if self.is_async else (_CountingTap, FastPost)
         quick = sdk(http_client=tap(self.http["quick"], self), **given)
         package = sdk.__module__.partition(".")[0]
-        standing = Standing(
+        standing = ClientDefaults(
             options.get("default_headers"), options.get("default_query"), logging.getLogger(package)
         )
         self.lane: Any = lane_class(quick, self.http["quick"], standing)
@@ -98,7 +101,7 @@ class Wire:
         return found
 
 
-class _CountingTap(Tap):
+class _CountingTap(RecordingClient):
     def __init__(self, http_client: Any, wire: Wire) -> None:
         super().__init__(http_client)
         self._wire = wire
@@ -108,7 +111,7 @@ class _CountingTap(Tap):
         return super().build_request(*args, **given)
 
 
-class _CountingAsyncTap(AsyncTap):
+class _CountingAsyncTap(AsyncRecordingClient):
     def __init__(self, http_client: Any, wire: Wire) -> None:
         super().__init__(http_client)
         self._wire = wire
@@ -370,7 +373,7 @@ def test_whoever_listens_hears_the_sdk_build_each(sdk: Any, caplog: pytest.LogCa
 @each_sdk
 def test_an_authentication_of_the_sdks_is_never_kept(sdk: Any) -> None:
     """It may have another token for the next request."""
-    heads = lane.head_of(
+    heads = post_heads.head_of(
         httpx2.Request("POST", URL, content=BODY, extensions={"timeout": {"read": 5.0}}),
         BODY,
         httpx2.Cookies(),
@@ -425,7 +428,7 @@ class Counted:
             self.built += 1
             return build(client, *args, **given)  # type: ignore[no-any-return]
 
-        for tap in (Tap, AsyncTap):
+        for tap in (RecordingClient, AsyncRecordingClient):
             monkeypatch.setattr(
                 tap, "build_request", lambda tap, *args, **given: counted(tap._behind, *args, **given)
             )
@@ -565,7 +568,9 @@ def test_a_tap_has_the_timeouts_of_the_client_behind_it_and_closes_it(sdk: Any) 
     """The SDKs take their own timeouts from their HTTP client."""
     is_async = "Async" in sdk.__name__
     http_client: Any = (httpx2.AsyncClient if is_async else httpx2.Client)(timeout=7.0)
-    client = sdk(api_key="k", http_client=(AsyncTap if is_async else Tap)(http_client))
+    client = sdk(
+        api_key="k", http_client=(AsyncRecordingClient if is_async else RecordingClient)(http_client)
+    )
 
     assert client.timeout == httpx2.Timeout(7.0)
     if is_async:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from goaitools_py.backends.http.faults import fault_of_error, http_fault
-from goaitools_py.backends.http.overflow import CODES, WORDINGS, is_overflow
+from goaitools_py.backends.http.refusals import CODES, WORDINGS, is_overflow
 
 
 def error(message: str, **members: Any) -> Any:

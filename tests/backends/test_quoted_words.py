@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from goaitools_py.backends.http.faults import fault_of_error, http_fault
-from goaitools_py.backends.http.quoted import own_words
+from goaitools_py.backends.http.faults import fault_of_error, http_fault, own_words
 
 WORDS = (
     "prompt is too long",

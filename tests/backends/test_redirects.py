@@ -13,7 +13,7 @@ import pytest
 
 from goaitools_py import ProviderRejectedError
 from goaitools_py.backends import BackendError
-from goaitools_py.backends.http.redirects import redirect_of
+from goaitools_py.backends.http.failures import redirect_of
 from goaitools_py.base import rawjson
 from goaitools_py.compaction import Compactor, MessageLimit, Summarize
 

@@ -15,7 +15,8 @@ import respx
 
 from goaitools_py.backends import AsyncOpenAIChatBackend, OpenAIChatBackend
 from goaitools_py.backends.base import ModelRequest
-from goaitools_py.backends.http import transport as _transport
+from goaitools_py.backends.http.async_transport import bridge_async
+from goaitools_py.backends.http.transport import bridge
 
 Colour = Literal["sync", "async"]
 Handler = Callable[[httpx.Request], httpx.Response]
@@ -69,14 +70,14 @@ def fetch(
         client_options["transport"] = httpx.MockTransport(handler)
     if colour == "async":
         return asyncio.run(_fetch_async(body, headers, timeout, client_options))
-    with httpx.Client(**client_options) as classic, _transport.bridge(classic) as client:
+    with httpx.Client(**client_options) as classic, bridge(classic) as client:
         return client.post(URL, content=body, headers=headers, timeout=timeout)
 
 
 async def _fetch_async(
     body: bytes, headers: Any, timeout: Any, client_options: dict[str, Any]
 ) -> httpx2.Response:
-    async with httpx.AsyncClient(**client_options) as classic, _transport.bridge_async(classic) as client:
+    async with httpx.AsyncClient(**client_options) as classic, bridge_async(classic) as client:
         return await client.post(URL, content=body, headers=headers, timeout=timeout)
 
 
@@ -220,7 +221,7 @@ def test_timeouts_of_the_classic_client_show_outside() -> None:
     """The SDKs read a client's default timeouts off it, so the bridge shows those of the classic one."""
     classic = httpx.Client(timeout=httpx.Timeout(7, connect=3))
 
-    with classic, _transport.bridge(classic) as client:
+    with classic, bridge(classic) as client:
         assert client.timeout.as_dict() == classic.timeout.as_dict()
 
 
@@ -232,7 +233,7 @@ def test_body_is_streamed() -> None:
     body = Chunks(b"one", b"two")
     classic = httpx.Client(transport=httpx.MockTransport(lambda _: httpx.Response(200, stream=body)))
 
-    with classic, _transport.bridge(classic) as client, client.stream("POST", URL) as response:
+    with classic, bridge(classic) as client, client.stream("POST", URL) as response:
         chunks = response.iter_bytes()
         first = next(chunks)
 
@@ -247,7 +248,7 @@ def test_body_is_streamed_async() -> None:
         classic = httpx.AsyncClient(transport=httpx.MockTransport(lambda _: httpx.Response(200, stream=body)))
         async with (
             classic,
-            _transport.bridge_async(classic) as client,
+            bridge_async(classic) as client,
             client.stream("POST", URL) as response,
             contextlib.aclosing(response.aiter_bytes()) as chunks,
         ):
@@ -261,7 +262,7 @@ def test_closing_half_way_closes_the_classic_response() -> None:
     body = Chunks(b"one", b"two")
     classic = httpx.Client(transport=httpx.MockTransport(lambda _: httpx.Response(200, stream=body)))
 
-    with classic, _transport.bridge(classic) as client, client.stream("POST", URL):
+    with classic, bridge(classic) as client, client.stream("POST", URL):
         pass
 
     assert body.closed
@@ -274,7 +275,7 @@ def test_closing_half_way_closes_the_classic_response_async() -> None:
 
     async def main() -> None:
         classic = httpx.AsyncClient(transport=httpx.MockTransport(lambda _: httpx.Response(200, stream=body)))
-        async with classic, _transport.bridge_async(classic) as client, client.stream("POST", URL):
+        async with classic, bridge_async(classic) as client, client.stream("POST", URL):
             pass
 
     asyncio.run(main())
@@ -288,14 +289,14 @@ def test_closing_the_bridge_leaves_the_classic_client_open(colour: Colour) -> No
 
     async def close_async() -> bool:
         async with httpx.AsyncClient() as classic:
-            await _transport.bridge_async(classic).aclose()
+            await bridge_async(classic).aclose()
             return classic.is_closed
 
     if colour == "async":
         assert not asyncio.run(close_async())
     else:
         with httpx.Client() as classic:
-            _transport.bridge(classic).close()
+            bridge(classic).close()
             assert not classic.is_closed
 
 
@@ -341,7 +342,7 @@ def test_own_error_class_becomes_its_nearest_base(colour: Colour) -> None:
 def test_other_things_are_refused(given: object) -> None:
     """What is no classic sync client is refused by type."""
     with pytest.raises(TypeError, match=r"must be an httpx2\.Client or httpx\.Client, not "):
-        _transport.bridge(given)
+        bridge(given)
 
 
 # ---------------------------------------------------------------------------- respx and the real SDK

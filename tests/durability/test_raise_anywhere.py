@@ -132,7 +132,9 @@ def reference(wire: str, face: Any, hooks: Any) -> tuple[list[World], list[tuple
 
 _REPLY, _RESULT = frozenset({"reply"}), frozenset({"result"})
 ARRIVING = {
-    **dict.fromkeys(("flow.Driver._run", "flow.AsyncDriver._run", "flow._Steps._resume"), _REPLY | _RESULT),
+    **dict.fromkeys(
+        ("driver.Driver._run", "async_driver.AsyncDriver._run", "flow.Steps._resume"), _REPLY | _RESULT
+    ),
     **dict.fromkeys(("sync_edge.BlockingEdge.perform", "async_edge.AwaitingEdge._perform"), _REPLY | _RESULT),
     **dict.fromkeys(("sync_edge.BlockingEdge._read_chunk", "sync_edge.BlockingEdge._read_until"), _REPLY),
     "async_edge.AwaitingEdge._read_chunk": _REPLY,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from goaitools_py.base import aside
-from goaitools_py.base.aside import within
+from goaitools_py.base.aside import call_with_timeout
 from goaitools_py.base.process import PerProcess
 
 Idle = PerProcess[list[Any]]
@@ -43,9 +43,9 @@ def idle(monkeypatch: pytest.MonkeyPatch) -> Iterator[Idle]:
 
 def test_what_comes_in_time_is_returned_or_raised() -> None:
     """As if it had been called here."""
-    assert within(5.0, lambda: 7, never) == 7
+    assert call_with_timeout(5.0, lambda: 7, never) == 7
     with pytest.raises(ZeroDivisionError):
-        within(5.0, lambda: 1 / 0, never)
+        call_with_timeout(5.0, lambda: 1 / 0, never)
 
 
 def test_what_comes_too_late_is_discarded() -> None:
@@ -57,7 +57,7 @@ def test_what_comes_too_late_is_discarded() -> None:
         return "late"
 
     with pytest.raises(TimeoutError):
-        within(0.02, call, discarded.put)
+        call_with_timeout(0.02, call, discarded.put)
     go.set()
 
     assert discarded.get(timeout=60) == "late"
@@ -86,7 +86,7 @@ def test_a_call_that_is_interrupted_is_discarded() -> None:
     before = signal.signal(signal.SIGINT, interrupt)
     try:
         with pytest.raises(KeyboardInterrupt):
-            within(60.0, call, discarded.put)
+            call_with_timeout(60.0, call, discarded.put)
         go.set()
         assert discarded.get(timeout=60) == "late"
     finally:
@@ -94,14 +94,14 @@ def test_a_call_that_is_interrupted_is_discarded() -> None:
 
 
 def _thread_of_a_call() -> threading.Thread:
-    return within(60.0, threading.current_thread, never)
+    return call_with_timeout(60.0, threading.current_thread, never)
 
 
 def test_calls_in_a_row_share_a_thread(idle: Idle) -> None:
     """A new one costs four times as much. Calls at the same time have a thread each."""
 
     first = _thread_of_a_call()
-    inner = within(60.0, _thread_of_a_call, never)
+    inner = call_with_timeout(60.0, _thread_of_a_call, never)
 
     assert first is not threading.current_thread()
     assert inner is not first
@@ -117,7 +117,7 @@ def test_a_thread_that_is_late_comes_back(idle: Idle) -> None:
         return threading.current_thread()
 
     with pytest.raises(TimeoutError):
-        within(0.01, call, threads.put)
+        call_with_timeout(0.01, call, threads.put)
     other = _thread_of_a_call()
     go.set()
     late = threads.get(timeout=60)
@@ -149,7 +149,7 @@ def test_threads_that_end_lose_no_call(idle: Idle, monkeypatch: pytest.MonkeyPat
 
     def calls() -> None:
         for number in range(300):
-            if within(60.0, lambda number=number: number, never) != number:  # type: ignore[misc]
+            if call_with_timeout(60.0, lambda number=number: number, never) != number:  # type: ignore[misc]
                 wrong.append(number)
             time.sleep(pauses.random() * 0.001)
 
@@ -175,7 +175,7 @@ def test_a_thread_that_waits_refers_to_no_call() -> None:
     def call(value: Big = big) -> Big:
         return value
 
-    assert within(60.0, call, never) is big
+    assert call_with_timeout(60.0, call, never) is big
     del big, call
 
     assert gone() is None

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from goaitools_py import Chat, Conversation, ToolError, tool
-from goaitools_py.chat.handles import Turn
+from goaitools_py.chat.sync_turn import Turn
 from goaitools_py.frontends import FrontEnd, Piece
 from goaitools_py.stores import MemoryStore
 from goaitools_py.testing import ScriptedBackend

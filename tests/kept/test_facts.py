@@ -10,7 +10,7 @@ import pytest
 
 from goaitools_py import Chat, event
 from goaitools_py.chat.kept import row_parts
-from goaitools_py.chat.kept.facts import row_facts, shows_title
+from goaitools_py.chat.kept.full_row import row_facts, shows_title
 from goaitools_py.seal import Key, Keyring, Signed
 from goaitools_py.state.codec import PLAIN, Codec
 from goaitools_py.state.records import Meta

@@ -24,8 +24,8 @@ from goaitools_py import (
 )
 from goaitools_py.base.values import replace as replace_value
 from goaitools_py.chat.kept.changes import reset_flow
+from goaitools_py.chat.kept.full_row import load_row
 from goaitools_py.chat.kept.row import Row
-from goaitools_py.chat.kept.whole import load_row
 from goaitools_py.seal import Encrypted, Key, Keyring
 from goaitools_py.state.parts import ARCHIVE, MEDIA
 from goaitools_py.state.whole_blobs import parts_of, verify_state

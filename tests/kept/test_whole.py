@@ -20,7 +20,7 @@ from goaitools_py import (
     TurnLimit,
     event,
 )
-from goaitools_py.chat.kept.whole import WholeRow, held, load_row, save_new
+from goaitools_py.chat.kept.full_row import FullRow, held, load_row, save_new
 from goaitools_py.states import inspect_state, rewind_state, state_from_messages, undo_cut, verify_state
 from goaitools_py.stores import CallableStore, MemoryStore, Stored
 from goaitools_py.testing import ScriptedBackend
@@ -29,7 +29,7 @@ CUT = Compactor(TurnLimit(1), KeepRecentTurns(2), retain=True)
 OLD, NEW = Keyring(Key(b"o" * 32)), Keyring(Key(b"n" * 32), Key(b"o" * 32))
 
 
-def row_of(store: Any, **opened: Any) -> WholeRow:
+def row_of(store: Any, **opened: Any) -> FullRow:
     row = load_row(store, "ada", lambda blob: opened)
     assert row is not None
     return row

@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy
 from sqlalchemy import BigInteger, literal_column
 
-from goaitools_py.stores import SQLAlchemyStore, SQLiteStore, lease_row, sql_lease
+from goaitools_py.stores import SQLAlchemyStore, SQLiteStore, sql_lease, sqlite_tables
 from goaitools_py.types.errors import LeaseHeldError
 
 from ._places import place_of
@@ -27,8 +27,11 @@ class Clocks:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.since_start = 100_000.0
         self.set_by = 0.0
-        monkeypatch.setattr(lease_row.time, "monotonic_ns", lambda: round(self.since_start * 1e9))
-        monkeypatch.setattr(lease_row.time, "time_ns", lambda: round((self.since_start + self.set_by) * 1e9))
+        clock = sqlite_tables.time
+        monkeypatch.setattr(clock, "monotonic_ns", lambda: round(self.since_start * 1e9))
+        monkeypatch.setattr(
+            sqlite_tables.time, "time_ns", lambda: round((self.since_start + self.set_by) * 1e9)
+        )
         monkeypatch.setattr(time, "time", lambda: self.since_start + self.set_by)
 
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from goaitools_py.turn.edges.async_driver import AsyncDriver
+from goaitools_py.turn.edges.driver import Driver
 from goaitools_py.turn.flow import (
-    AsyncDriver,
     BusyError,
     Clock,
-    Driver,
     Effect,
     Emit,
     Flow,

@@ -21,7 +21,7 @@ from goaitools_py import (
     Text,
     user,
 )
-from goaitools_py.chat.chat import State
+from goaitools_py.chat.facade import State
 from goaitools_py.types.fields import ChatFields
 
 PICTURE = Image.from_url("https://example.org/map.png")

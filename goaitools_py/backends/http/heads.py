@@ -1,6 +1,6 @@
 """Remembers the heads of posts: everything of a request except its bytes.
 
-Owns: the heads, and when one is sure enough to be used again.
+Owns: the heads, when one is sure enough to be used again, and the post from which a head is learned.
 Must never know: an SDK, a provider, how a request is sent, the meaning of the bytes.
 
 An SDK merges layers of headers and parses the address for each post, but most posts differ only in their
@@ -10,12 +10,27 @@ bytes. So a head is kept if two posts in a row had the same head, and both were 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import copy
+import logging
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
 
 import httpx2
 
-__all__ = ["Head", "Heads", "Limits", "head_of"]
+__all__ = [
+    "ClientDefaults",
+    "Head",
+    "Heads",
+    "Limits",
+    "NoTransport",
+    "Post",
+    "head_of",
+    "recorded",
+    "repeated",
+    "running_post",
+]
 
 Limits = dict[str, float | None]
 """A request's timeouts: seconds by phase ("connect", "read", "write", "pool")."""
@@ -143,3 +158,62 @@ class Heads:
             if known.wishes == wishes:
                 return known
         return None
+
+
+class ClientDefaults(NamedTuple):
+    """Values that an SDK's client adds to each post. Its caller may change them."""
+
+    headers: Mapping[str, Any] | None
+    query: Mapping[str, Any] | None
+    log: logging.Logger
+    """The SDK's logger. At level DEBUG it logs each request, so the SDK must make each one itself."""
+
+    def wishes(self, path: str, options: Mapping[str, Any], http_client: Any) -> object | None:
+        """All inputs of a head that may change; None if the SDK has to make this post."""
+        if self.log.isEnabledFor(logging.DEBUG):
+            return None
+        return (
+            path,
+            # Copies, because the owners of the mappings may write to them.
+            {**options, "timeout": None, "headers": dict(options["headers"])},
+            None if self.headers is None else dict(self.headers),
+            None if self.query is None else copy.deepcopy(dict(self.query)),
+            http_client.headers.raw,
+            http_client.params,
+        )
+
+
+class Post:
+    """One post of an SDK. A recording client sends it and notes its head, or repeats an earlier outcome."""
+
+    __slots__ = ("content", "head", "outcome")
+
+    def __init__(self, content: bytes, outcome: httpx2.Response | Exception | None = None) -> None:
+        self.content = content
+        self.outcome = outcome
+        self.head: Head | None = None
+
+
+running_post: ContextVar[Post | None] = ContextVar("goaitools_running_post", default=None)
+
+
+@contextlib.contextmanager
+def recorded(post: Post) -> Iterator[Post]:
+    """A block in which the recording clients of this context see a post."""
+    token = running_post.set(post)
+    try:
+        yield post
+    finally:
+        running_post.reset(token)
+        post.outcome = None  # an exception would refer to itself by way of the frames that it went through
+
+
+def repeated(outcome: httpx2.Response | Exception) -> httpx2.Response:
+    """Return an outcome, or raise it."""
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+class NoTransport(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
+    """The transport of a recording client itself. It is not used: without it `httpx2` would make a pool."""

@@ -1,6 +1,7 @@
 """Makes an SDK's client, and decides how a body is posted with it.
 
-Owns: which HTTP client is used, and whether posts take the lane. Must never know: the meaning of a body.
+Owns: which HTTP client is used, and whether posts take the short way (`fast_post`). Must never know: the
+meaning of a body.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from typing import Any, Generic, TypeVar
 import httpx2
 
 from ..dialects import is_plain_loopback
-from .lane import AsyncLane, AsyncTap, Lane, Standing, Tap
+from .async_fast_post import AsyncFastPost, AsyncRecordingClient
+from .fast_post import FastPost, RecordingClient
+from .heads import ClientDefaults
 from .sdk import ClientOptions, Sdk, SdkClient
 
 __all__ = ["Line", "async_line", "callers_line", "sync_line"]
@@ -50,8 +53,8 @@ def sync_line(sdk: Sdk[_Client], options: ClientOptions) -> Line[_Client]:
     if not _is_plain(sdk, options, http_client):
         client = _made(sdk, options, http_client)
         return Line(client, http_client, client.post)
-    client = _made(sdk, options, Tap(http_client))
-    return Line(client, http_client, Lane(client, http_client, _standing(sdk, options)).post)
+    client = _made(sdk, options, RecordingClient(http_client))
+    return Line(client, http_client, FastPost(client, http_client, _client_defaults(sdk, options)).post)
 
 
 def async_line(sdk: Sdk[_Client], options: ClientOptions) -> Line[_Client]:
@@ -60,8 +63,8 @@ def async_line(sdk: Sdk[_Client], options: ClientOptions) -> Line[_Client]:
     if not _is_plain(sdk, options, http_client):
         client = _made(sdk, options, http_client)
         return Line(client, http_client, client.post)
-    client = _made(sdk, options, AsyncTap(http_client))
-    return Line(client, http_client, AsyncLane(client, http_client, _standing(sdk, options)).post)
+    client = _made(sdk, options, AsyncRecordingClient(http_client))
+    return Line(client, http_client, AsyncFastPost(client, http_client, _client_defaults(sdk, options)).post)
 
 
 def _made(sdk: Sdk[_Client], options: ClientOptions, http_client: object) -> _Client:
@@ -84,9 +87,9 @@ def _is_plain(sdk: Sdk[Any], options: ClientOptions, http_client: object) -> boo
     )
 
 
-def _standing(sdk: Sdk[Any], options: ClientOptions) -> Standing:
+def _client_defaults(sdk: Sdk[Any], options: ClientOptions) -> ClientDefaults:
     given = options.client_options
-    return Standing(given.get("default_headers"), given.get("default_query"), sdk.log)
+    return ClientDefaults(given.get("default_headers"), given.get("default_query"), sdk.log)
 
 
 def _http_client(sdk: Sdk[Any], options: ClientOptions) -> httpx2.Client:
@@ -95,9 +98,9 @@ def _http_client(sdk: Sdk[Any], options: ClientOptions) -> httpx2.Client:
         return sdk.http_class(**_way_out(sdk, options))  # type: ignore[no-any-return]
     if isinstance(options.http_client, httpx2.Client):
         return options.http_client
-    from . import transport as _transport
+    from .transport import bridge
 
-    return _transport.bridge(options.http_client)
+    return bridge(options.http_client)
 
 
 def _async_http_client(sdk: Sdk[Any], options: ClientOptions) -> httpx2.AsyncClient:
@@ -106,9 +109,9 @@ def _async_http_client(sdk: Sdk[Any], options: ClientOptions) -> httpx2.AsyncCli
         return sdk.http_class(**_way_out(sdk, options))  # type: ignore[no-any-return]
     if isinstance(options.http_client, httpx2.AsyncClient):
         return options.http_client
-    from . import transport as _transport
+    from .async_transport import bridge_async
 
-    return _transport.bridge_async(options.http_client)
+    return bridge_async(options.http_client)
 
 
 def _way_out(sdk: Sdk[Any], options: ClientOptions) -> dict[str, Any]:

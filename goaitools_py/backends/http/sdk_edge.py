@@ -16,14 +16,13 @@ from typing import Any, Generic, TypeVar
 
 import httpx2
 
-from ...base.aside import within
+from ...base.aside import call_with_timeout
 from ..base import BackendError, ModelRequest
 from .clients import ClientOfProcess, ClientsOfLoops
 from .deadlines import DeadlineClient, until
 from .exchange import HttpAsyncExchange, HttpExchange, bounded_timeout, let_body_take, wire_errors
-from .failures import redirected
+from .failures import MAX_REDIRECTS, redirected
 from .lines import Line, async_line, callers_line, sync_line
-from .redirects import MAX_REDIRECTS
 from .rehearsal import rehearse
 from .sdk import ClientOptions, Sdk, SdkClient
 
@@ -61,14 +60,14 @@ def _post_arguments(
     accept = {"Accept": "text/event-stream"} if request.stream else {}
     headers = {"Content-Type": "application/json", **accept, **sdk.headers(client, request), **_UNREAD}
     # The SDK does not retry, so it need not make a key by which the server would recognise a retry.
-    # No HTTP client follows a redirect by itself, not even a caller's own: see `redirects`.
+    # No HTTP client follows a redirect by itself, not even a caller's own: see `failures`.
     options: dict[str, Any] = {
         "headers": headers,
         "max_retries": 0,
         "idempotency_key": "",
         "follow_redirects": False,
     }
-    if timeout is not None or address:  # a client that was made here always gets one: see `lane`
+    if timeout is not None or address:  # a client that was made here always gets one: see `heads`
         options["timeout"] = bounded_timeout(client.timeout, timeout)
     path = address + request.path
     return {"path": path, "content": request.body, "cast_to": httpx2.Response, "options": options}
@@ -112,7 +111,9 @@ class SdkEdge(Generic[_Client]):
                 response = self._response(line, request, soon)
         else:
             try:
-                response = within(soon, lambda: self._response(line, request, soon), httpx2.Response.close)
+                response = call_with_timeout(
+                    soon, lambda: self._response(line, request, soon), httpx2.Response.close
+                )
             except TimeoutError:
                 host = client.base_url.host or "the server"
                 raise BackendError(f"{host} did not answer in time", timed_out=True) from None

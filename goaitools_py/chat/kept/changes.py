@@ -1,7 +1,7 @@
-"""The flows that change a kept conversation without a model: append, commit, rewind, undo, fork, reset.
+"""The flows that change a kept conversation outside a turn, from `append` to `compact`.
 
-Owns: the load, the save and the acts after a conflict, for each of them. Must never know: a turn, or which
-store it is.
+Owns: the load, the save and the acts after a conflict, for each of them. Must never know: a turn, the inside
+of a compactor, or which store it is.
 """
 
 from __future__ import annotations
@@ -11,17 +11,20 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from ...base.values import replace
 from ...history.branch import fork_state, rewind_state, undo_cut
 from ...history.info import refs_of
 from ...state.state import dump_state, load_state, new_state
 from ...state.whole_blobs import rewrap
 from ...turn.flow import Clock, Emit, Flow, computed
-from ...types.errors import StateConflictError, StateError
+from ...types.errors import CompactionError, StateConflictError, StateError
 from ...types.events import Appended
+from ...types.result import CompactionReport
 from .row import Row
 from .row_calls import RowSettings
 
 __all__ = [
+    "KeptCompaction",
     "append_flow",
     "commit_flow",
     "conversation_id",
@@ -166,3 +169,62 @@ def _is_readable(blob: bytes, settings: RowSettings) -> bool:
     except StateError:
         return False
     return True
+
+
+class KeptCompaction:
+    """A compaction of a kept conversation. As `KeptTurn`, but an abandoned compaction saves nothing."""
+
+    unsaved: Exception | None = None
+
+    def __init__(
+        self,
+        settings: RowSettings,
+        compact: Callable[[bytes], Flow[CompactionReport]],
+        *,
+        timeout: float | None,
+        listening: bool = False,
+    ) -> None:
+        self._row = Row(settings)
+        self._compact = compact
+        self._listening = listening
+        self._timeout = timeout
+        self.is_settled = False
+
+    def run(self) -> Flow[CompactionReport]:
+        """Run the compaction, from the lease to the save."""
+        try:
+            report = yield from self._run()
+        except Exception:
+            yield from self.settle()
+            raise
+        yield from self.settle()
+        return report
+
+    def _run(self) -> Flow[CompactionReport]:
+        yield from self._row.take_lease(self._timeout)
+        yield from self._row.load()
+        try:
+            report = yield from self._compact(self._row.stored)
+        except CompactionError as exc:
+            if exc.state:  # the history is unchanged, but tokens were spent
+                yield from self._commit(exc.state)
+            raise
+        return replace(report, state=(yield from self._commit(report.state)))
+
+    def _commit(self, blob: bytes) -> Flow[bytes]:
+        try:
+            stored = yield from self._row.commit(blob, is_last=True)
+        except StateConflictError as exc:
+            raise StateConflictError(
+                f"{exc}; the compacted conversation is only in err.state, not in the store: compact again",
+                state=blob,
+                base=self._row.mine,
+            ) from exc
+        if self._listening:
+            yield from self._row.tell()
+        return stored
+
+    def settle(self) -> Flow[None]:
+        """Give the lease back."""
+        yield from self._row.release()
+        self.is_settled = True

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ...base.process import finished, is_ending, this_process, unfinished
 from ...base.run_twice import run_twice
-from ...turn.flow import AsyncDriver, BusyError, Driver, Flow
+from ...turn.edges.async_driver import AsyncDriver
+from ...turn.edges.driver import Driver
+from ...turn.flow import BusyError, Flow
 from ...turn.observers import notify, notify_async
 from ...types.events import Event
 

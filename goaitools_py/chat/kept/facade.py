@@ -37,8 +37,8 @@ from ...types.messages import Message
 from ...types.options import UNSET, ChatOptions, given_options
 from ...types.result import CompactionReport
 from . import changes
-from .compaction import KeptCompaction
-from .facts import shows_title
+from .changes import KeptCompaction
+from .full_row import shows_title
 from .lease import AsyncRenewal, Renewal
 from .privacy import KeptPrivacy, erasing, redacting
 from .row import Row

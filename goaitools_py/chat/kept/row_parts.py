@@ -17,7 +17,7 @@ from ...state.whole_blobs import attach
 from ...stores.layout import RowFacts, StoredPart, combines, takes_facts
 from ...turn.flow import Flow
 from ...types.errors import StateConflictError, StateCorruptError, StateError, StatePartMissingError
-from .facts import row_facts
+from .full_row import row_facts
 from .parts import LOADED, Pieces, joined, lists_parts, part_with_room, pieces_of, with_shared_part
 from .row_calls import RowSettings
 from .row_lease import RowLease

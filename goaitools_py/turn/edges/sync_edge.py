@@ -299,11 +299,11 @@ class BlockingEdge:
 
 
 def _answer_in_time(effect: Invoke, until: float) -> object:
-    from ...base.aside import within  # few stores need a thread for their calls
+    from ...base.aside import call_with_timeout  # few stores need a thread for their calls
 
     seconds = until - time.monotonic()
     try:
-        return within(seconds, partial(effect.function, *effect.args), _drop)
+        return call_with_timeout(seconds, partial(effect.function, *effect.args), _drop)
     except TimeoutError:
         raise Unanswered from None
 

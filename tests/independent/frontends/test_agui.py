@@ -10,7 +10,7 @@ import pytest
 
 from goaitools_py import Conversation, TextDelta
 from goaitools_py.backends import BackendError
-from goaitools_py.chat.handles import Turn
+from goaitools_py.chat.sync_turn import Turn
 from goaitools_py.frontends import AGUI, Ask, Shown, Waits, pieces_of
 from goaitools_py.testing import Calls
 

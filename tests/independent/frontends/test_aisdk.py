@@ -9,7 +9,7 @@ import pytest
 
 from goaitools_py import Approve, Conversation, Deny, TextDelta, ToolReturn
 from goaitools_py.backends import BackendError
-from goaitools_py.chat.handles import Turn
+from goaitools_py.chat.sync_turn import Turn
 from goaitools_py.frontends import AISDK, Waits, pieces_of
 from goaitools_py.testing import Calls
 

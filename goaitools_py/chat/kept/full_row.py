@@ -1,7 +1,8 @@
 """One row of a store as a whole state, for programs that run no turn: tools, migrations, backups.
 
-Owns: a blob together with the parts that its store keeps, and the save that no other worker's save is lost
-to. Must never know: an engine of a store, or why a state is changed.
+Owns: a blob together with the parts that its store keeps, the facts for the plain columns beside the blob,
+and the save that no other worker's save is lost to. Must never know: an engine of a store, or why a state is
+changed.
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from ...state.blob_header import peek
-from ...state.codec import PLAIN, Codec
+from ...state.codec import PLAIN, SUITE_PLAIN, Codec
 from ...state.parts import ELSEWHERE
+from ...state.records import Meta, usage_of
 from ...state.state import load_state
 from ...state.whole_blobs import parts_of
 from ...stores.base import Leasing, Parted, Stored
 from ...stores.layout import RowFacts, takes_facts
 from ...types.errors import LeaseHeldError, StatePartMissingError, TurnInProgressError
-from .facts import row_facts, shows_title
 from .parts import joined, pieces_of
 
-__all__ = ["WholeRow", "held", "load_row", "save_new"]
+__all__ = ["FullRow", "held", "load_row", "row_facts", "save_new", "shows_title"]
 
 Opening = Callable[[bytes], Mapping[str, Any]]
 """Gives the `codec` and `binding` that open a stored blob."""
@@ -30,7 +31,7 @@ LEASE_SECONDS: Final = 10.0
 """How long a change may take, and how long turns wait if its process dies."""
 
 
-class WholeRow:
+class FullRow:
     """A stored state. `load_row` makes it.
 
     Attributes:
@@ -99,13 +100,13 @@ class WholeRow:
         )
 
 
-def load_row(store: Any, key: str, opening: Opening) -> WholeRow | None:
+def load_row(store: Any, key: str, opening: Opening) -> FullRow | None:
     """Load the whole state under a key; None if nothing is stored there.
 
     Raises `StateError` if the row cannot be read.
     """
     found = store.load(key)
-    return None if found is None else WholeRow(store, key, found, opening)
+    return None if found is None else FullRow(store, key, found, opening)
 
 
 def save_new(store: Any, key: str, blob: bytes, *, codec: Codec = PLAIN, binding: Any = None) -> None:
@@ -143,3 +144,22 @@ def held(store: Any, key: str) -> Iterator[None]:
         yield
     finally:
         lease.__exit__(None, None, None)
+
+
+def row_facts(meta: Meta, *, with_title: bool) -> RowFacts:
+    """Make the facts of a state from its meta data. The cost is None if the price of a call is unknown."""
+    known, unknown = (*meta.cost, 0, 0)[:2]
+    has_unknown = bool(unknown) or (not meta.cost and bool(meta.total))
+    return RowFacts(
+        title=meta.title if with_title else "",
+        status=meta.status,
+        turns=meta.processed,
+        total_tokens=usage_of(meta.total).total_tokens,
+        cost_nano_dollars=None if has_unknown else known,
+    )
+
+
+def shows_title(codec: Codec, plain_title: bool | None) -> bool:
+    """True if the title may be in a plain column beside the blob. `plain_title` None: only if the blob is
+    plain too."""
+    return codec.suite == SUITE_PLAIN if plain_title is None else plain_title
