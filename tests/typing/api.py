@@ -683,7 +683,7 @@ def sealed(chat: Chat, secret: str, saved: bytes) -> None:
     assert_type(rebase_state(saved, base=None, theirs=saved), bytes)
     assert_type(rewind_state(saved, 2), bytes)
     assert_type(undo_cut(saved, codec=codec, binding=binding, min_revision=3), bytes)
-    assert_type(upgrade_state(saved, codec=codec, binding=binding, min_revision=3, to=1), bytes)
+    assert_type(upgrade_state(saved, codec=codec, binding=binding, min_revision=3), bytes)
     assert_type(FORMAT_VERSIONS[1], str)
     redacted = redact_state(saved, re.compile("a"), "-", codec=codec, binding=binding, min_revision=3)
     assert_type(redacted, Redaction)
