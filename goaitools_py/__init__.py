@@ -1,4 +1,4 @@
-"""Stateful chat with language models whose whole state is one opaque value.
+"""Stable. Stateful chat with language models whose whole state is one opaque value.
 
 What stands here is what a chat needs: chats, options, messages, tools, answers, errors, events, triggers and
 strategies. Other names have modules of their own:

@@ -1,4 +1,4 @@
-"""Columns for states in frameworks: one module for each. Applications import it; nothing in this package
+"""Provisional. Columns for states in frameworks: one module for each. Applications import it; nothing in this package
 does."""
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""Typed answers: the values of `output_type=`, and their options.
+"""Provisional. Typed answers: the values of `output_type=`, and their options.
 
 Owns: the public names. Must never know: a turn, a provider API. Nothing of pydantic is imported until a type
 is used.

@@ -1,4 +1,4 @@
-"""Helps to test programs that use this package: a scripted backend, a check of histories, the simulator, and
+"""Stable. Helps to test programs that use this package: a scripted backend, a check of histories, the simulator, and
 the contracts that a dialect or a store of your own has to keep."""
 
 from ..backends.rules import check_history
