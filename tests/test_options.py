@@ -15,14 +15,12 @@ from goaitools_py import (
     ChatOptions,
     Compactor,
     KeepRecentTurns,
-    Key,
-    Keyring,
     Limits,
     MessageLimit,
     ModelSettings,
-    Signed,
     user,
 )
+from goaitools_py.seal import Key, Keyring, Signed
 from goaitools_py.states import inspect_state
 from goaitools_py.testing import ScriptedBackend
 from goaitools_py.tools import MAX_RESULT_BYTES

@@ -9,7 +9,6 @@ import ast
 import importlib
 import inspect
 import pkgutil
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,9 +29,10 @@ OVERRIDDEN = {
 """The same methods of `httpx2` clients that both SDKs override in their own clients for aiohttp."""
 
 INHERITED = {("_Transport", "_pool")}
-"""Attributes that a base class of another package sets for itself. The pool of an `httpx2.HTTPTransport` has no
-public name, and its constructor takes no network of the caller's. If a later `httpx2` has no `_pool`, the class
-says that its deadlines are not exact (`is_exact`), and works on."""
+"""Attributes that a base class of another package sets for itself.
+
+The pool of an `httpx2.HTTPTransport` has no public name, and its constructor takes no network. Without `_pool`
+in a later `httpx2`, the class works on and says that its deadlines are not exact (`is_exact`)."""
 
 DOCUMENTED = {"_asdict", "_replace", "_fields"}
 """Public methods of named tuples, in spite of their underscore."""

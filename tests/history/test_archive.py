@@ -11,27 +11,16 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import replace as replace_fields
 
-from goaitools_py import (
-    Chat,
-    Compactor,
-    ContextWindow,
-    Encrypted,
-    KeepRecentTurns,
-    Key,
-    Keyring,
-    Summarize,
-    TurnLimit,
-    first_of,
-)
+from goaitools_py import Chat, Compactor, KeepRecentTurns, Summarize, TurnLimit, first_of
 from goaitools_py.base import rawjson
 from goaitools_py.base.values import replace
-from goaitools_py.compaction import CompactorLike
+from goaitools_py.compaction import CompactorLike, ContextWindow
 from goaitools_py.history.archive import keeping
 from goaitools_py.history.archive.keeping import SHARED_BYTES
 from goaitools_py.history.archive.reading import archive_of
 from goaitools_py.history.archive.records import Record
 from goaitools_py.history.archive.undoing import is_undoable, undone
-from goaitools_py.seal import BlobLimits, Plain
+from goaitools_py.seal import BlobLimits, Encrypted, Key, Keyring, Plain
 from goaitools_py.state import media_rows
 from goaitools_py.state.closed_turns import ClosedTurn, numbers_of, with_numbers
 from goaitools_py.state.parts import ARCHIVE, new_part

@@ -8,20 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as replace_fields
 
-from goaitools_py import (
-    PLAIN,
-    Chat,
-    Compactor,
-    Encrypted,
-    KeepRecentTurns,
-    Key,
-    Keyring,
-    Signed,
-    StateConflictError,
-    TurnLimit,
-    event,
-    tool,
-)
+from goaitools_py import PLAIN, Chat, Compactor, KeepRecentTurns, StateConflictError, TurnLimit, event, tool
 from goaitools_py.base import rawjson
 from goaitools_py.base.values import replace
 from goaitools_py.history.archive.keeping import Retention
@@ -29,6 +16,7 @@ from goaitools_py.history.archive.reading import archive_of
 from goaitools_py.history.archive.undoing import is_undoable, undone
 from goaitools_py.history.rewrite.repair import repaired
 from goaitools_py.history.rewrite.unsign import is_signed, unsign
+from goaitools_py.seal import Encrypted, Key, Keyring, Signed
 from goaitools_py.state.codec import LIMITS
 from goaitools_py.state.placing import detach
 from goaitools_py.state.state import ConversationState, closed_turns, dump_state, load_state

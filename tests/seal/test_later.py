@@ -15,19 +15,15 @@ from goaitools_py import (
     Approve,
     Chat,
     Compactor,
-    Encrypted,
     KeepRecentTurns,
-    Key,
-    Keyring,
     MessageLimit,
-    Signed,
     StateVersionError,
     event,
     tool,
 )
 from goaitools_py.base.values import replace
 from goaitools_py.open_turn import journal
-from goaitools_py.seal import rewrap
+from goaitools_py.seal import Encrypted, Key, Keyring, Signed, rewrap
 from goaitools_py.state.closed_turns import FACTS
 from goaitools_py.state.records import OpenTurn
 from goaitools_py.state.state import closed_turns, dump_state, load_state, rebuild

@@ -15,10 +15,6 @@ from goaitools_py import (
     PLAIN,
     UNBOUND,
     Chat,
-    Encrypted,
-    Key,
-    Keyring,
-    Signed,
     StateCorruptError,
     StateError,
     StateTooLargeError,
@@ -26,7 +22,7 @@ from goaitools_py import (
     event,
 )
 from goaitools_py.base.values import replace
-from goaitools_py.seal import BlobLimits, Plain, rewrap
+from goaitools_py.seal import BlobLimits, Encrypted, Key, Keyring, Plain, Signed, rewrap
 from goaitools_py.state import blob as blobs
 from goaitools_py.state import parts as parts_module
 from goaitools_py.state.media import digest_of

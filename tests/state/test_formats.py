@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import Chat, Compactor, Encrypted, KeepRecentTurns, Key, Keyring, Signed, TurnLimit, event
-from goaitools_py.seal import PLAIN, rewrap
+from goaitools_py import Chat, Compactor, KeepRecentTurns, TurnLimit, event
+from goaitools_py.seal import PLAIN, Encrypted, Key, Keyring, Signed, rewrap
 from goaitools_py.state.blob import peek
 from goaitools_py.state.codec import BlobLimits, Plain
 from goaitools_py.state.formats import writing
