@@ -31,8 +31,8 @@ OVERRIDDEN = {
 INHERITED = {("_Transport", "_pool")}
 """Attributes that a base class of another package sets for itself.
 
-The pool of an `httpx2.HTTPTransport` has no public name, and its constructor takes no network. Without `_pool`
-in a later `httpx2`, the class works on and says that its deadlines are not exact (`is_exact`)."""
+The pool of an `httpx2.HTTPTransport` has no public name, and its constructor takes no network. If `_pool`
+is not in a later `httpx2`, the class works on and says that its deadlines are not exact (`is_exact`)."""
 
 DOCUMENTED = {"_asdict", "_replace", "_fields"}
 """Public methods of named tuples, in spite of their underscore."""
