@@ -20,12 +20,15 @@ import goaitools_py as package
 from goaitools_py import (
     Action,
     Approve,
+    AsyncChat,
+    AsyncConversation,
     Audio,
     Chat,
     ChatOptions,
     ChatResult,
     CheckpointReady,
     Compactor,
+    Conversation,
     Document,
     Event,
     Image,
@@ -196,6 +199,35 @@ def test_every_public_name_has_help_and_a_signature(name: str) -> None:
             inspect.signature(value)
 
     assert shown or name == "cli"
+
+
+@pytest.mark.parametrize(
+    "cls", [Chat, AsyncChat, Conversation, AsyncConversation], ids=lambda cls: cls.__name__
+)
+def test_signatures_name_every_option(cls: type) -> None:
+    """No ``**fields`` is left, and what a method cannot take is not shown."""
+    options = set(ChatOptions.__struct_fields__)
+    methods = {
+        name: method for name, method in vars(cls).items() if inspect.isfunction(method) and name[0] != "_"
+    }
+    shown = {name: inspect.signature(method).parameters for name, method in methods.items()}
+    a_turn = (
+        {"chat_with_state", "chat", "start", "resume"} if "chat" in shown else {"send", "start", "resume"}
+    )
+
+    assert not [
+        name for name, found in shown.items() for one in found.values() if one.kind is one.VAR_KEYWORD
+    ]
+    for name in a_turn:
+        assert options - shown[name].keys() <= {"user"}
+        assert [one for one in shown[name] if one in options] == [
+            one for one in ("user", *ChatOptions.__struct_fields__[1:]) if one in shown[name]
+        ]
+    assert "user" not in shown["run_turns"] if "chat" in shown else "misplaced" not in shown["rewind"]
+    if "chat" in shown:
+        own = inspect.signature(cls).parameters
+        assert {"system", "tools", "compactor", "telemetry"} <= own.keys()
+        assert not {"user", "turn_id", "default_fields"} & own.keys()
 
 
 @pytest.mark.parametrize("value", [ChatOptions, ModelSettings, Limits, Approve, Compactor])

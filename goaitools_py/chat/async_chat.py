@@ -28,6 +28,7 @@ from ..types.options import ChatOptions
 from ..types.result import ChatResult, CompactionReport
 from .facade import Facade, State
 from .handles import AsyncTurn, RunningTurn
+from .signatures import keywords_written_out
 from .stepping import Step, failed_step, step_of
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ __all__ = ["AsyncChat"]
 T = TypeVar("T")
 
 
+@keywords_written_out
 @own_names
 class AsyncChat(Facade[AsyncBackend]):
     """A stateful chat on an event loop. It holds configuration only: one instance serves every task, and
