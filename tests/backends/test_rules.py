@@ -14,7 +14,7 @@ import zstandard
 
 from goaitools_py.backends.rules import WIRES, check_history
 
-DATA = Path(os.environ.get("GOAITOOLS_TEST_DATA") or Path(__file__).parents[2] / "shared" / "data")
+DATA = Path(os.environ.get("GOAITOOLS_TEST_DATA") or Path(__file__).parents[3] / "shared" / "data")
 JSON = dict[str, Any]
 
 

@@ -31,7 +31,7 @@ from goaitools_py.testing import (
 from goaitools_py.testing._contract import Case, Check
 from goaitools_py.types.messages import Text
 
-from .replay._recorded import read_lines
+from ..replay._recorded import read_lines
 
 SHAPES: dict[str, Any] = {
     "openai": _openai_wire,
