@@ -37,7 +37,7 @@ def test_no_method_takes_just_any_keyword(face: type[Any]) -> None:
         name: keywords.annotation
         for name, method in inspect.getmembers(face, inspect.isfunction)
         if name == "__init__" or not name.startswith("_")
-        for keywords in inspect.signature(method, follow_wrapped=False).parameters.values()
+        for keywords in inspect.signature(inspect.unwrap(method)).parameters.values()
         if keywords.kind is inspect.Parameter.VAR_KEYWORD
     }
 
