@@ -11,21 +11,23 @@ from typing import Any, Final
 from goaitools_py import (
     NO_COMPACTION,
     ClearToolResults,
-    ColdCache,
-    CollapseToolExchanges,
     Compactor,
-    ContextWindow,
     DropOldest,
     KeepRecentTurns,
     MessageLimit,
-    ProviderCompaction,
     Summarize,
     TokenLimit,
     all_of,
     any_of,
     first_of,
 )
-from goaitools_py.compaction import CompactionRequest
+from goaitools_py.compaction import (
+    ColdCache,
+    CollapseToolExchanges,
+    CompactionRequest,
+    ContextWindow,
+    ProviderCompaction,
+)
 
 __all__ = [
     "CHEAPER",

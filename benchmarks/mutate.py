@@ -60,7 +60,7 @@ TESTS = (
     ("open_turn", "tests/turn tests/history"),
     ("history/rewrite/mend", "tests/history/test_repair_details.py tests/history/test_repair.py"),
     ("history/rewrite", "tests/history tests/compaction tests/turn/test_repair.py tests/turn"),
-    ("open_turn/meter.py", "tests/turn/test_accounting.py tests/test_tokens.py tests/turn"),
+    ("open_turn/meter.py", "tests/turn/test_accounting.py tests/types/test_tokens.py tests/turn"),
     (
         "history/rebase.py",
         "tests/history/test_rebase.py tests/turn/test_other_provider.py tests/kept/test_conflicts.py",

@@ -12,7 +12,8 @@ from _conversations import compact, corpus
 from _report import Figure, Report, info
 from _timing import interleaved
 
-from goaitools_py import PLAIN, Encrypted, Key, Keyring, Signed
+from goaitools_py import PLAIN
+from goaitools_py.seal import Encrypted, Key, Keyring, Signed
 from goaitools_py.state.closed_turns import ClosedTurn, Iteration, TurnRecord
 from goaitools_py.state.state import dump_state, load_state, with_turn
 from goaitools_py.states import state_from_messages

@@ -9,18 +9,15 @@ import os
 from goaitools_py import (
     Chat,
     ClearToolResults,
-    ColdCache,
-    CollapseToolExchanges,
     Compactor,
-    ContextWindow,
     KeepRecentTurns,
-    MiddleOut,
     Summarize,
     TokenLimit,
     TurnLimit,
     all_of,
     first_of,
 )
+from goaitools_py.compaction import ColdCache, CollapseToolExchanges, ContextWindow, MiddleOut
 
 MODEL = os.environ.get("GOAITOOLS_MODEL", "sim")
 

@@ -9,7 +9,8 @@ Install: pip install 'goaitools-py[crypto]'
 from http.cookies import SimpleCookie
 
 import goaitools_py
-from goaitools_py import ByteLimit, Chat, Compactor, Encrypted, KeepRecentTurns, Key, Keyring, StateAuthError
+from goaitools_py import ByteLimit, Chat, Compactor, KeepRecentTurns, StateAuthError
+from goaitools_py.seal import Encrypted, Key, Keyring
 from goaitools_py.states import state_from_text, state_to_text
 
 FITS, ROOM = 4_096, 3_196  # bytes, with and without a reply; with a model also max_output_tokens=150

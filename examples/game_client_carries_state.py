@@ -7,7 +7,8 @@ Install: pip install goaitools-py
 
 from dataclasses import dataclass, field
 
-from goaitools_py import Chat, Key, Keyring, Signed, StateAuthError, event
+from goaitools_py import Chat, StateAuthError, event
+from goaitools_py.seal import Key, Keyring, Signed
 from goaitools_py.states import inspect_state, read_history
 
 CODEC = Signed(Keyring(Key.generate()))

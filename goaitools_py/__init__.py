@@ -1,15 +1,20 @@
-"""Stateful chat with language models whose whole state is one opaque value.
+"""Stable. Stateful chat with language models whose whole state is one opaque value.
 
-What stands here is what a chat needs: chats, options, messages, tools, answers, errors, events, triggers and
-strategies. Other names have modules of their own:
+This module has the names that most chats need: chats, options, messages, tools, answers, errors, events, and
+the usual triggers and strategies. Other names have public modules of their own.
 
-- `goaitools_py.states`: functions on states that need no model: reading, forking, joining, importing.
-- `goaitools_py.compaction`: what a trigger or a strategy of your own is given.
-- `goaitools_py.prices`, `goaitools_py.tokens`: prices, and counting tokens.
-- `goaitools_py.seal`: codecs, their keys and limits.
-- `goaitools_py.stores`, `goaitools_py.integrations`: where states are kept.
+Stable, as this module is:
+
+- `goaitools_py.states`: functions on states that need no model: read, fork, join, import.
+- `goaitools_py.stores`: places for states.
+- `goaitools_py.compaction`: all triggers and strategies, and the types for your own.
+- `goaitools_py.seal`: codecs with a key.
+- `goaitools_py.tokens`, `goaitools_py.prices`: count tokens; prices.
 - `goaitools_py.backends`: connections to providers.
-- `goaitools_py.sim`, `goaitools_py.testing`: the offline simulator, and a scripted backend for tests.
+- `goaitools_py.testing`: a scripted backend, and contracts for your own stores and dialects.
+
+Provisional: `goaitools_py.serve`, `.frontends`, `.mcp`, `.telemetry`, `.output`, `.integrations`, `.sim`.
+`docs/versions.md` says which changes each word allows.
 """
 
 from typing import TYPE_CHECKING
@@ -23,17 +28,10 @@ from .compaction import (
     NO_COMPACTION,
     ByteLimit,
     ClearToolResults,
-    ColdCache,
-    CollapseToolExchanges,
     Compactor,
-    ContextWindow,
-    DropMedia,
     DropOldest,
     KeepRecentTurns,
     MessageLimit,
-    MiddleOut,
-    PendingLimit,
-    ProviderCompaction,
     Summarize,
     TokenLimit,
     TurnLimit,
@@ -122,31 +120,41 @@ from .types.turn_warnings import TurnWarning
 if TYPE_CHECKING:
     from .chat.async_conversation import AsyncConversation
     from .chat.conversation import Conversation
-    from .seal import Encrypted, Key, Keyring, Signed
 else:
 
     def __getattr__(name):
-        """Conversations and codecs with a key are loaded when they are asked for; many processes never do."""
+        """Conversations are loaded when they are asked for; many processes never do."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from .chat.async_conversation import AsyncConversation
         from .chat.conversation import Conversation
-        from .seal import Encrypted, Key, Keyring, Signed
 
-        globals().update(
-            AsyncConversation=AsyncConversation,
-            Conversation=Conversation,
-            Encrypted=Encrypted,
-            Key=Key,
-            Keyring=Keyring,
-            Signed=Signed,
-        )
+        globals().update(AsyncConversation=AsyncConversation, Conversation=Conversation)
         return globals()[name]
 
     def __dir__():
-        """The public names, also those that are not loaded yet."""
-        return sorted({*globals(), *__all__})
+        """The public names and modules, also those that are not loaded yet."""
+        return sorted({*__all__, *_MODULES, *(name for name in globals() if name.startswith("__"))})
 
+
+_MODULES = (
+    "backends",
+    "compaction",
+    "frontends",
+    "integrations",
+    "mcp",
+    "output",
+    "prices",
+    "seal",
+    "serve",
+    "sim",
+    "states",
+    "stores",
+    "telemetry",
+    "testing",
+    "tokens",
+)
+"""The public modules. Every other module may change in any release."""
 
 __all__ = [
     "NO_COMPACTION",
@@ -170,46 +178,35 @@ __all__ = [
     "CheckpointError",
     "CheckpointReady",
     "ClearToolResults",
-    "ColdCache",
-    "CollapseToolExchanges",
     "Compacted",
     "CompactionError",
     "Compactor",
     "ContextTooLongError",
     "ContextWarning",
-    "ContextWindow",
     "Conversation",
     "DeadlineExceededError",
     "Deny",
     "Document",
-    "DropMedia",
     "DropOldest",
-    "Encrypted",
     "Event",
     "GoAIToolsError",
     "Image",
     "KeepRecentTurns",
-    "Key",
-    "Keyring",
     "LimitExceededError",
     "Limits",
     "Message",
     "MessageLimit",
-    "MiddleOut",
     "ModelReplied",
     "ModelRequested",
     "ModelSettings",
     "NothingToResumeError",
     "PendingCall",
-    "PendingLimit",
-    "ProviderCompaction",
     "ProviderProtocolError",
     "ProviderRejectedError",
     "ProviderTool",
     "ProviderUnavailableError",
     "RateLimitError",
     "ReasoningDelta",
-    "Signed",
     "StateAuthError",
     "StateConflictError",
     "StateCorruptError",

@@ -1,4 +1,4 @@
-"""Functions on states: read, fork, join, import and export a conversation without a model.
+"""Stable. Functions on states: read, fork, join, import and export a conversation without a model.
 
 All are pure: a state in, a value or a state out. They need no key and no SDK of a provider. Those that open a
 state take ``codec=`` and ``binding=`` as the chat does that wrote it.

@@ -7,8 +7,8 @@ Every test has at most one of three markers; `tests/conftest.py` gives them.
 * ``service``: needs what a clone does not bring: a database server, a program of npm, a local language model,
   or recorded traffic (the fixture ``data_dir``).
 
-The README's test line runs what is neither heavy nor needs a service. `.ci/run` runs that line, and then all
-the rest.
+The README's test line runs the quick ones. `.ci/run` runs that line and then the rest: of each test that is
+not heavy at most 16 cases, the same ones each time (`GOAITOOLS_CASES`). `.ci/long cases` runs all cases.
 """
 
 from __future__ import annotations
@@ -87,11 +87,11 @@ SLOW = (
     "serve/test_odd_bodies.py",
     "sim/test_responses_rules.py::test_no_json_breaks_the_rules",
     "state/test_state.py::test_mutated_content_never_raises_an_untyped_error",
-    "test_dialect_contract.py",
+    "testing/test_dialect_contract.py",
     "test_examples.py",
-    "test_rawjson.py::test_damaged_json_is_refused_exactly_when_the_standard_library_refuses_it",
+    "base/test_rawjson.py::test_damaged_json_is_refused_exactly_when_the_standard_library_refuses_it",
     "test_readme.py",
-    "test_render.py::test_pieces_make_no_block_together",
+    "types/test_render.py::test_pieces_make_no_block_together",
     "tools/test_schema.py::test_schema_bytes_are_equal_in_every_process",
 )
 """Beginnings of test ids that take seconds each: they are in the README's line, not in the edit loop."""

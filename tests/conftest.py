@@ -8,6 +8,7 @@ import gc
 import ipaddress
 import logging
 import os
+import random
 import socket
 import sqlite3
 import ssl
@@ -213,6 +214,7 @@ def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, An
     made = yield
     if isinstance(made, list):
         mark(made)
+        made = sample(made, int(os.environ.get("GOAITOOLS_CASES") or len(made)))
         if collector.config.option.markexpr == "quick":
             return [case for case in made if case.get_closest_marker("quick")]
     return made
@@ -238,6 +240,20 @@ def mark(cases: list[Any]) -> None:
             alternatives.append(item)
     if alternatives:
         alternatives[zlib.crc32(named.encode()) % len(alternatives)].add_marker("quick")
+
+
+def sample(cases: list[Any], most: int) -> list[Any]:
+    """At most so many cases of a test function, drawn by its name, so that every run has the same ones.
+
+    The quick case stays. Heavy tests have short forms of their own.
+    """
+    if len(cases) <= most or any(case.get_closest_marker("heavy") for case in cases):
+        return cases
+    draw = random.Random(cases[0].nodeid.partition("[")[0])
+    kept = [case for case in cases if case.get_closest_marker("quick")]
+    others = [case for case in cases if case not in kept]
+    kept += draw.sample(others, max(0, most - len(kept)))
+    return [case for case in cases if case in kept]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -44,7 +44,7 @@ ROOMS = {
     "prices": "types",
     "tokens": "types",
     "states": "state history chat",
-    "__init__": "base types state tools seal compaction chat",
+    "__init__": "base types state tools compaction chat",
     "testing": "base types sim backends stores history chat",
     "serve": "base types state stores open_turn history frontends chat states",
     "cli": (

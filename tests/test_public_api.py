@@ -20,12 +20,15 @@ import goaitools_py as package
 from goaitools_py import (
     Action,
     Approve,
+    AsyncChat,
+    AsyncConversation,
     Audio,
     Chat,
     ChatOptions,
     ChatResult,
     CheckpointReady,
     Compactor,
+    Conversation,
     Document,
     Event,
     Image,
@@ -52,11 +55,15 @@ from goaitools_py.states import HistoryTurn, inspect_state, read_history
 from goaitools_py.stores import Stored, StoredKey, StoredPage
 from goaitools_py.testing import Calls, Raw, ScriptedBackend
 
+from .test_imports import ROOMS, all_imports, room
+
 ROOT = Path(__file__).resolve().parent.parent
 SUBPACKAGES = (
     "backends", "cli", "compaction", "frontends", "integrations.sqlalchemy", "seal", "serve", "sim",
     "stores", "testing", "tools",
 )  # fmt: skip
+STABLE = ("backends", "compaction", "prices", "seal", "states", "stores", "testing", "tokens")
+PROVISIONAL = ("frontends", "integrations", "mcp", "output", "serve", "sim", "telemetry")
 SECRET = "Harrogate-4711"
 
 
@@ -105,6 +112,57 @@ def test_every_public_name_is_shown() -> None:
     assert sorted(set(package.__all__) - words) == []
 
 
+def test_at_most_a_hundred_names_are_at_the_top() -> None:
+    """Names that few chats need are in the public modules."""
+    assert len(package.__all__) <= 100
+
+
+def test_completion_of_the_package_offers_public_names_and_modules() -> None:
+    """And nothing that an import has left there."""
+    offered = {name for name in dir(package) if not name.startswith("_")}
+
+    assert offered == {*package.__all__, *STABLE, *PROVISIONAL}
+
+
+# ----------------------------------------------------------------------------------------------- tiers
+
+
+@pytest.mark.parametrize(
+    ("name", "tier"),
+    [
+        *((name, "Stable.") for name in ("", *STABLE)),
+        *((name, "Provisional.") for name in (*PROVISIONAL, "cli")),
+    ],
+)
+def test_a_public_module_begins_with_its_tier(name: str, tier: str) -> None:
+    """So `help()` shows it, and the page of versions has it too."""
+    module = importlib.import_module(f"goaitools_py.{name}".rstrip("."))
+    rows = (ROOT / "docs" / "versions.md").read_text(encoding="utf-8").splitlines()
+    row = next(row for row in rows if row.startswith(f"| {tier.lower().rstrip('.')} |"))
+
+    assert (module.__doc__ or "").startswith(f"{tier} ")
+    assert (name or "goaitools_py") in re.findall(r"\w+", row) or (name == "cli" and "command" in row)
+
+
+def test_a_stable_module_uses_no_public_name_of_a_provisional_one() -> None:
+    """Rooms behind stable modules may import inner files of `output` and `sim`: these have no promise."""
+    needed = {*STABLE, "__init__"}
+    while more := {inner for name in needed for inner in ROOMS[name].split()} - needed:
+        needed |= more
+    found = [
+        f"{one.source} imports {one.target}"
+        for one in all_imports(with_types=True)
+        if room(one.source) in needed - {*PROVISIONAL} and one.target in PROVISIONAL
+    ]
+
+    assert needed & {*PROVISIONAL, "cli"} <= {"output", "sim"}
+    assert found == [
+        "backends.by_name imports sim",  # the name "sim" in the place of a provider's
+        "testing imports sim",  # the simulator and its fixture; both are documented as provisional
+        "testing.fixtures imports sim",
+    ]
+
+
 # ----------------------------------------------------------------------------------------------- docs
 
 
@@ -141,6 +199,35 @@ def test_every_public_name_has_help_and_a_signature(name: str) -> None:
             inspect.signature(value)
 
     assert shown or name == "cli"
+
+
+@pytest.mark.parametrize(
+    "cls", [Chat, AsyncChat, Conversation, AsyncConversation], ids=lambda cls: cls.__name__
+)
+def test_signatures_name_every_option(cls: type) -> None:
+    """No ``**fields`` is left, and what a method cannot take is not shown."""
+    options = set(ChatOptions.__struct_fields__)
+    methods = {
+        name: method for name, method in vars(cls).items() if inspect.isfunction(method) and name[0] != "_"
+    }
+    shown = {name: inspect.signature(method).parameters for name, method in methods.items()}
+    a_turn = (
+        {"chat_with_state", "chat", "start", "resume"} if "chat" in shown else {"send", "start", "resume"}
+    )
+
+    assert not [
+        name for name, found in shown.items() for one in found.values() if one.kind is one.VAR_KEYWORD
+    ]
+    for name in a_turn:
+        assert options - shown[name].keys() <= {"user"}
+        assert [one for one in shown[name] if one in options] == [
+            one for one in ("user", *ChatOptions.__struct_fields__[1:]) if one in shown[name]
+        ]
+    assert "user" not in shown["run_turns"] if "chat" in shown else "misplaced" not in shown["rewind"]
+    if "chat" in shown:
+        own = inspect.signature(cls).parameters
+        assert {"system", "tools", "compactor", "telemetry"} <= own.keys()
+        assert not {"user", "turn_id", "default_fields"} & own.keys()
 
 
 @pytest.mark.parametrize("value", [ChatOptions, ModelSettings, Limits, Approve, Compactor])

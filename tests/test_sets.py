@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from ._sets import HEAVY, SERVICE, SLOW
+from .conftest import sample
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
 MARKERS = ("quick", "heavy", "service")
 PROGRAMS = re.compile(
-    "AIMOCK|BENCHMARKS|CHROMIUM|FRONTENDS|LLAMA_.*|MCP|MODEL|PAGE_ONLY|RECORD|STORE|TEST_.*|.*_SEED|COVERAGE"
+    "AIMOCK|BENCHMARKS|CASES|CHROMIUM|FRONTENDS|LLAMA_.*|MCP|MODEL|PAGE_ONLY|RECORD|STORE|TEST_.*|.*_SEED|COVERAGE"
 )
 """Variables that choose no long form, but a program, a place, a seed, or who runs the tests."""
 PYTEST = re.compile(r"-m pytest (?P<options>.*)$", re.MULTILINE)
@@ -72,3 +73,31 @@ def test_a_test_has_one_marker_at_most(request: pytest.FixtureRequest) -> None:
     for item in request.session.items:
         found = [marker.name for marker in item.iter_markers() if marker.name in MARKERS]
         assert len(found) <= 1, item.nodeid
+
+
+def test_a_sample_of_cases_is_the_same_each_time_and_keeps_the_quick_one() -> None:
+    """`.ci/run` runs a sample of long tables, `.ci/long cases` all."""
+    cases = [Case(f"tests/test_it.py::test_it[{number}]", number == 7) for number in range(40)]
+
+    kept = sample(cases, 16)
+
+    assert len(kept) == 16
+    assert cases[7] in kept
+    assert kept == sample(list(cases), 16)
+    assert kept == sorted(kept, key=cases.index)
+    assert sample(cases, 40) == cases
+    heavy = [Case(f"tests/test_it.py::test_heavy[{number}]", False, "heavy") for number in range(40)]
+    assert sample(heavy, 16) == heavy
+    assert "GOAITOOLS_CASES=" in (ROOT / ".ci/run").read_text(encoding="utf-8")
+    assert "cases()" in (ROOT / ".ci/long").read_text(encoding="utf-8")
+
+
+class Case:
+    """A case as pytest collects it, with one marker or none."""
+
+    def __init__(self, nodeid: str, is_quick: bool, marker: str = "") -> None:
+        self.nodeid = nodeid
+        self._marker = "quick" if is_quick else marker
+
+    def get_closest_marker(self, name: str) -> object:
+        return name if name == self._marker else None

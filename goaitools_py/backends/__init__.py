@@ -1,4 +1,4 @@
-"""Backends: a pure dialect for each provider API, and a thin layer over the provider's own SDK.
+"""Stable. Backends: a pure dialect for each provider API, and a thin layer over the provider's own SDK.
 
 Owns: the public names of the backends, and the names that a dialect of your own needs. Must never know: the
 engine, a state.

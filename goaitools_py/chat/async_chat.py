@@ -29,6 +29,7 @@ from ..types.result import ChatResult, CompactionReport
 from .async_turn import AsyncTurn
 from .facade import Facade, State
 from .handles import RunningTurn, Step, failed_step, step_of
+from .signatures import keywords_written_out
 
 if TYPE_CHECKING:
     from ..output import Output
@@ -50,6 +51,7 @@ __all__ = ["AsyncChat"]
 T = TypeVar("T")
 
 
+@keywords_written_out
 @own_names
 class AsyncChat(Facade[AsyncBackend]):
     """A stateful chat on an event loop. It holds configuration only: one instance serves every task, and

@@ -26,6 +26,7 @@ from .kept.facade import ConversationInfo, ConversationSnapshot, KeptFacade
 from .kept.privacy import KeptPrivacy, export_flow
 from .kept.summaries import Summaries, summaries_flow
 from .kept.turn import KeptTurn
+from .signatures import keywords_written_out
 
 if TYPE_CHECKING:
     from ..output import Output
@@ -38,6 +39,7 @@ __all__ = ["AsyncConversation"]
 T = TypeVar("T")
 
 
+@keywords_written_out
 @own_names
 class AsyncConversation(KeptFacade):
     """A conversation under one key of an async store; made by `AsyncChat.conversation`.

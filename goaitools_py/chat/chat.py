@@ -26,6 +26,7 @@ from ..types.options import ChatOptions, refuse_misplaced
 from ..types.result import ChatResult, CompactionReport
 from .facade import Facade, State
 from .handles import RunningTurn, Step, failed_step, step_of
+from .signatures import keywords_written_out
 from .sync_turn import Turn
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ __all__ = ["Chat"]
 T = TypeVar("T")
 
 
+@keywords_written_out
 @own_names
 class Chat(Facade[Backend]):
     """A stateful chat in plain code. It holds configuration only, so one instance serves every thread.

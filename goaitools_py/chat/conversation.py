@@ -27,6 +27,7 @@ from .kept.facade import ConversationInfo, ConversationSnapshot, KeptFacade
 from .kept.privacy import KeptPrivacy, export_flow
 from .kept.summaries import Summaries, summaries_flow
 from .kept.turn import KeptTurn
+from .signatures import keywords_written_out
 
 if TYPE_CHECKING:
     from ..output import Output
@@ -39,6 +40,7 @@ __all__ = ["Conversation"]
 T = TypeVar("T")
 
 
+@keywords_written_out
 @own_names
 class Conversation(KeptFacade):
     """A conversation under one key of a store; made by `Chat.conversation`.

@@ -1,4 +1,4 @@
-"""The `goaitools` command.
+"""Provisional. The `goaitools` command.
 
 Owns: exit codes, and how errors are printed. Must never know: the effect of a command.
 

@@ -1,4 +1,4 @@
-"""Compaction: a trigger says when a history shrinks, a strategy says how.
+"""Stable. Compaction: a trigger says when a history shrinks, a strategy says how.
 
 ``Compactor(any_of(TokenLimit(8_000), MessageLimit(40)), KeepRecentTurns(6))``
 """

@@ -1,4 +1,4 @@
-"""Front ends: the protocols that pages, bots and games speak, as pure functions.
+"""Provisional. Front ends: the protocols that pages, bots and games speak, as pure functions.
 
 Owns: this door. Must never know: HTTP, a store, or who runs a turn.
 

@@ -1,4 +1,4 @@
-"""Tools of MCP servers as tools of a chat. Needs the extra ``[mcp]``.
+"""Provisional. Tools of MCP servers as tools of a chat. Needs the extra ``[mcp]``.
 
 Owns: `MCPTools`. Must never know: a turn, or a provider.
 """

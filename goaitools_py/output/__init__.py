@@ -1,4 +1,4 @@
-"""Typed answers: the values of `output_type=`, and their options.
+"""Provisional. Typed answers: the values of `output_type=`, and their options.
 
 Owns: `Output`, the type of an answer with the options of the caller, and its checks. Must never know: a
 schema, a provider API, a turn. Nothing of pydantic is imported until a type is used.

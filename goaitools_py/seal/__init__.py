@@ -1,4 +1,4 @@
-"""Codecs with a key: for states that other parties store or carry.
+"""Stable. Codecs with a key: for states that other parties store or carry.
 
 Owns: keys, the signed and the encrypted suite, and the owner of a blob. Must never know: the content of a
 body.

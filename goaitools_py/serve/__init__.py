@@ -1,4 +1,4 @@
-"""A server for pages, bots and games: an ASGI application over the conversations of a store.
+"""Provisional. A server for pages, bots and games: an ASGI application over the conversations of a store.
 
 Owns: this door. Must never know: an HTTP server, or who your users are. It needs the extra ``[serve]``.
 """

@@ -1,4 +1,4 @@
-"""An offline provider simulator: a loopback HTTP server with the API of a provider.
+"""Provisional. An offline provider simulator: a loopback HTTP server with the API of a provider.
 
 Owns: the replies of a simulated model, the provider's rules for requests, and faults on demand. Must never
 know: how this package builds its requests, because the simulator checks them independently. No text comes

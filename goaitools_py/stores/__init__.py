@@ -1,4 +1,4 @@
-"""Stores for blobs: a protocol with compare-and-swap, and classes that implement it.
+"""Stable. Stores for blobs: a protocol with compare-and-swap, and classes that implement it.
 
 Each class is loaded at its first use, so SQLite's store does not load Redis.
 """

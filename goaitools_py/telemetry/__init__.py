@@ -1,4 +1,4 @@
-"""Traces and metrics of turns, for OpenTelemetry. Needs the extra ``[otel]``.
+"""Provisional. Traces and metrics of turns, for OpenTelemetry. Needs the extra ``[otel]``.
 
 Owns: `Telemetry`. Must never know: an exporter.
 """

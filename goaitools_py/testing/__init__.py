@@ -1,5 +1,7 @@
-"""Helps to test programs that use this package: a scripted backend, a check of histories, the simulator, and
-the contracts that a dialect or a store of your own has to keep."""
+"""Stable. Helps to test programs that use this package.
+
+A scripted backend, a check of histories, the simulator, and the contracts for your own dialects and stores.
+"""
 
 from ..sim import SimServer
 from ._history_check import check_history

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import Chat, Encrypted, Key, Keyring, Signed, StoreUnavailableError, Tool
+from goaitools_py import Chat, StoreUnavailableError, Tool
 from goaitools_py.backends.base import BackendError
 from goaitools_py.backends.dialects import WIRES
 from goaitools_py.cli import main
@@ -21,6 +21,7 @@ from goaitools_py.cli.chat_command import add_to as chat_options
 from goaitools_py.cli.chat_options import opening_of
 from goaitools_py.cli.line_chat import LineChat, typed_lines
 from goaitools_py.cli.session import CONVERSATION
+from goaitools_py.seal import Encrypted, Key, Keyring, Signed
 from goaitools_py.state.blob_header import peek
 from goaitools_py.states import inspect_state, read_history
 from goaitools_py.stores import SQLiteStore

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from goaitools_py import UNBOUND, Chat, Encrypted, Key, Keyring
+from goaitools_py import UNBOUND, Chat
 from goaitools_py.cli import main
+from goaitools_py.seal import Encrypted, Key, Keyring
 from goaitools_py.states import convert_state, inspect_state, load_state, save_state, state_from_messages
 from goaitools_py.stores import SQLiteStore
 from goaitools_py.testing import ScriptedBackend

@@ -17,13 +17,9 @@ from goaitools_py import (
     UNBOUND,
     Chat,
     Compactor,
-    Encrypted,
     Image,
     KeepRecentTurns,
-    Key,
-    Keyring,
     MessageLimit,
-    Signed,
     Tool,
     TurnError,
     event,
@@ -31,7 +27,7 @@ from goaitools_py import (
 )
 from goaitools_py.backends.base import BackendError
 from goaitools_py.cli import main
-from goaitools_py.seal import rewrap
+from goaitools_py.seal import Encrypted, Key, Keyring, Signed, rewrap
 from goaitools_py.states import pending_calls, state_to_text, update_state
 from goaitools_py.stores import SQLiteStore
 from goaitools_py.testing import Calls, ScriptedBackend

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import Chat, Encrypted, Key, Keyring
+from goaitools_py import Chat
 from goaitools_py.cli import main
+from goaitools_py.seal import Encrypted, Key, Keyring
 from goaitools_py.states import (
     load_state,
     read_history,

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import UNBOUND, Chat, Compactor, Encrypted, KeepRecentTurns, Key, Keyring, Signed, TurnLimit
+from goaitools_py import UNBOUND, Chat, Compactor, KeepRecentTurns, TurnLimit
 from goaitools_py.cli import main
+from goaitools_py.seal import Encrypted, Key, Keyring, Signed
 from goaitools_py.states import (
     diff_states,
     export_state,

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import Chat, Compactor, Encrypted, KeepRecentTurns, Key, Keyring, Signed, TurnLimit
+from goaitools_py import Chat, Compactor, KeepRecentTurns, TurnLimit
 from goaitools_py.cli import main
 from goaitools_py.cli.text_output import Progress
 from goaitools_py.cli.upgrading import StateFiles, StoreRows
+from goaitools_py.seal import Encrypted, Key, Keyring, Signed
 from goaitools_py.state.blob_header import peek
 from goaitools_py.states import (
     load_state,

@@ -12,18 +12,22 @@ import pytest
 from goaitools_py import (
     Chat,
     ClearToolResults,
-    CollapseToolExchanges,
     Compactor,
-    ContextWindow,
-    DropMedia,
     DropOldest,
     KeepRecentTurns,
-    MiddleOut,
     Summarize,
     TurnLimit,
     first_of,
 )
-from goaitools_py.compaction import CompactionReport, CompactorLike, NoChange
+from goaitools_py.compaction import (
+    CollapseToolExchanges,
+    CompactionReport,
+    CompactorLike,
+    ContextWindow,
+    DropMedia,
+    MiddleOut,
+    NoChange,
+)
 from goaitools_py.history.rewrite.cut import compaction_request
 from goaitools_py.state.closed_turns import TurnRecord, numbers_of
 from goaitools_py.state.state import ConversationState, closed_entries, closed_turns, dump_state, load_state

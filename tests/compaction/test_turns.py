@@ -10,16 +10,12 @@ import pytest
 
 from goaitools_py import (
     ClearToolResults,
-    CollapseToolExchanges,
     Compactor,
     ContextTooLongError,
-    ContextWindow,
     DropOldest,
     KeepRecentTurns,
     MessageLimit,
-    MiddleOut,
     ModelSettings,
-    PendingLimit,
     Summarize,
     TurnLimit,
     event,
@@ -27,7 +23,15 @@ from goaitools_py import (
 )
 from goaitools_py.backends.base import BackendError
 from goaitools_py.base import rawjson
-from goaitools_py.compaction import AskModel, CompactionRequest, TurnView
+from goaitools_py.compaction import (
+    AskModel,
+    CollapseToolExchanges,
+    CompactionRequest,
+    ContextWindow,
+    MiddleOut,
+    PendingLimit,
+    TurnView,
+)
 from goaitools_py.sim.http_values import read_body
 from goaitools_py.states import inspect_state, read_history, state_messages
 from goaitools_py.testing import Calls, ScriptedBackend, check_history

@@ -156,7 +156,11 @@ SETTING = Recipe(
 """,
         ),
     ),
-    ("tests/backends/test_every_setting.py", "tests/test_dialect_contract.py", "tests/test_options.py"),
+    (
+        "tests/backends/test_every_setting.py",
+        "tests/testing/test_dialect_contract.py",
+        "tests/types/test_options.py",
+    ),
 )
 
 STORE = Recipe(

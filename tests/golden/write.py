@@ -36,14 +36,10 @@ from goaitools_py import (  # noqa: E402
     Chat,
     Compactor,
     Document,
-    Encrypted,
     Image,
     KeepRecentTurns,
-    Key,
-    Keyring,
     MessageLimit,
     ModelSettings,
-    Signed,
     ToolError,
     ToolReturn,
     TurnError,
@@ -53,6 +49,7 @@ from goaitools_py import (  # noqa: E402
 )
 from goaitools_py.backends.base import BackendError  # noqa: E402
 from goaitools_py.output import Output, OutputError  # noqa: E402
+from goaitools_py.seal import Encrypted, Key, Keyring, Signed  # noqa: E402
 from goaitools_py.state import blob  # noqa: E402
 from goaitools_py.state.state import closed_entries, load_state  # noqa: E402
 from goaitools_py.states import read_history, rewind_state, state_messages, undo_cut  # noqa: E402

@@ -11,26 +11,15 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import replace as replace_fields
 
-from goaitools_py import (
-    Chat,
-    Compactor,
-    ContextWindow,
-    Encrypted,
-    KeepRecentTurns,
-    Key,
-    Keyring,
-    Summarize,
-    TurnLimit,
-    first_of,
-)
+from goaitools_py import Chat, Compactor, KeepRecentTurns, Summarize, TurnLimit, first_of
 from goaitools_py.base import rawjson
 from goaitools_py.base.values import replace
-from goaitools_py.compaction import CompactorLike
+from goaitools_py.compaction import CompactorLike, ContextWindow
 from goaitools_py.history import archive_keeping
 from goaitools_py.history.archive_keeping import SHARED_BYTES
 from goaitools_py.history.archive_reading import archive_of, is_undoable, undone
 from goaitools_py.history.archive_records import Record
-from goaitools_py.seal import BlobLimits, Plain
+from goaitools_py.seal import BlobLimits, Encrypted, Key, Keyring, Plain
 from goaitools_py.state import media_rows
 from goaitools_py.state.closed_turns import ClosedTurn, numbers_of, with_numbers
 from goaitools_py.state.parts import ARCHIVE, new_part

@@ -11,20 +11,9 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from goaitools_py import (
-    Chat,
-    Compactor,
-    Encrypted,
-    KeepRecentTurns,
-    Key,
-    Keyring,
-    Signed,
-    TurnLimit,
-    event,
-    tool,
-)
+from goaitools_py import Chat, Compactor, KeepRecentTurns, TurnLimit, event, tool
 from goaitools_py.base.values import replace
-from goaitools_py.seal import BlobLimits, Plain
+from goaitools_py.seal import BlobLimits, Encrypted, Key, Keyring, Plain, Signed
 from goaitools_py.state import blob as blobs
 from goaitools_py.state.blob import Kind
 from goaitools_py.state.media import digest_of

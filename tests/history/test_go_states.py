@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import Chat, Encrypted, Key, Keyring
-from goaitools_py.seal import BlobLimits, Plain
+from goaitools_py import Chat
+from goaitools_py.seal import BlobLimits, Encrypted, Key, Keyring, Plain
 from goaitools_py.state.state import closed_entries, load_state
 from goaitools_py.states import import_goaitools_state, inspect_state, read_history, state_messages
 from goaitools_py.testing import ScriptedBackend, check_history

@@ -13,20 +13,16 @@ from goaitools_py import (
     UNBOUND,
     Chat,
     Compactor,
-    Encrypted,
     Image,
     KeepRecentTurns,
-    Key,
-    Keyring,
     ModelSettings,
-    Signed,
     TurnLimit,
     event,
     system,
     tool,
 )
 from goaitools_py.base.values import replace
-from goaitools_py.seal import BlobLimits, Plain, rewrap
+from goaitools_py.seal import BlobLimits, Encrypted, Key, Keyring, Plain, Signed, rewrap
 from goaitools_py.state.letters import LETTERS
 from goaitools_py.state.state import closed_turns, dump_state, load_state
 from goaitools_py.states import inspect_state, pending_calls

@@ -13,11 +13,8 @@ from goaitools_py import (
     Approve,
     Chat,
     Compactor,
-    Encrypted,
     Image,
     KeepRecentTurns,
-    Key,
-    Keyring,
     Message,
     ToolReturn,
     TurnLimit,
@@ -26,7 +23,7 @@ from goaitools_py import (
     user,
 )
 from goaitools_py.history.archive_reading import archive_of
-from goaitools_py.seal import PLAIN, BlobLimits, Plain
+from goaitools_py.seal import PLAIN, BlobLimits, Encrypted, Key, Keyring, Plain
 from goaitools_py.state import segments as segments_module
 from goaitools_py.state import state as state_module
 from goaitools_py.state import unfinished_segments as open_module

@@ -13,7 +13,6 @@ from goaitools_py import (
     Chat,
     Compactor,
     MessageLimit,
-    MiddleOut,
     StateConflictError,
     Tool,
     ToolReturn,
@@ -25,6 +24,7 @@ from goaitools_py import (
 )
 from goaitools_py.backends.base import BackendError
 from goaitools_py.base.values import replace
+from goaitools_py.compaction import MiddleOut
 from goaitools_py.history.additions import append_messages
 from goaitools_py.history.rebase import holds_state
 from goaitools_py.state.records import with_cut

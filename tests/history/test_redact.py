@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import Encrypted, Key, Keyring, Signed
 from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.backends.protocols import problems_of
-from goaitools_py.seal import Plain
+from goaitools_py.seal import Encrypted, Key, Keyring, Plain, Signed
 from goaitools_py.state.closed_turns import with_numbers
 from goaitools_py.state.state import closed_turns, dump_state, load_state
 from goaitools_py.states import redact_state, verify_state

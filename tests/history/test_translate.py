@@ -16,11 +16,8 @@ from goaitools_py import (
     Chat,
     ChatResult,
     Compactor,
-    Encrypted,
     Image,
     KeepRecentTurns,
-    Key,
-    Keyring,
     Message,
     TurnLimit,
     event,
@@ -29,6 +26,7 @@ from goaitools_py import (
 )
 from goaitools_py.backends.base import RequestParts
 from goaitools_py.backends.dialects import dialect_of
+from goaitools_py.seal import Encrypted, Key, Keyring
 from goaitools_py.sim import SimServer
 from goaitools_py.state.state import dump_state, load_state
 from goaitools_py.states import (

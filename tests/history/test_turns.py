@@ -13,10 +13,7 @@ from goaitools_py import (
     Approve,
     Chat,
     Compactor,
-    Encrypted,
     Image,
-    Key,
-    Keyring,
     Limits,
     ModelSettings,
     Summarize,
@@ -28,6 +25,7 @@ from goaitools_py import (
 )
 from goaitools_py.backends.base import BackendError
 from goaitools_py.prices import Charge
+from goaitools_py.seal import Encrypted, Key, Keyring
 from goaitools_py.state.row_codec import iteration_end, with_seconds
 from goaitools_py.state.state import dump_state
 from goaitools_py.states import History, HistoryTurn, fork_state, read_history, state_from_messages

@@ -8,26 +8,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as replace_fields
 
-from goaitools_py import (
-    PLAIN,
-    Chat,
-    Compactor,
-    Encrypted,
-    KeepRecentTurns,
-    Key,
-    Keyring,
-    Signed,
-    StateConflictError,
-    TurnLimit,
-    event,
-    tool,
-)
+from goaitools_py import PLAIN, Chat, Compactor, KeepRecentTurns, StateConflictError, TurnLimit, event, tool
 from goaitools_py.base import rawjson
 from goaitools_py.base.values import replace
 from goaitools_py.history.archive_keeping import Retention
 from goaitools_py.history.archive_reading import archive_of, is_undoable, undone
 from goaitools_py.history.rewrite.repair import repaired
 from goaitools_py.history.rewrite.unsign import is_signed, unsign
+from goaitools_py.seal import Encrypted, Key, Keyring, Signed
 from goaitools_py.state.codec import LIMITS
 from goaitools_py.state.state import ConversationState, closed_turns, dump_state, load_state
 from goaitools_py.state.whole_blobs import detach

@@ -13,10 +13,7 @@ from goaitools_py import (
     Chat,
     ChatOptions,
     Compactor,
-    Encrypted,
     KeepRecentTurns,
-    Key,
-    Keyring,
     MessageLimit,
     StateAuthError,
     StateConflictError,
@@ -25,6 +22,7 @@ from goaitools_py import (
     event,
     tool,
 )
+from goaitools_py.seal import Encrypted, Key, Keyring
 from goaitools_py.states import inspect_state
 from goaitools_py.stores import AsyncMemoryStore, MemoryStore
 from goaitools_py.testing import Calls, ScriptedBackend

@@ -10,17 +10,14 @@ import pytest
 from goaitools_py import (
     Chat,
     Compactor,
-    Encrypted,
     KeepRecentTurns,
-    Key,
-    Keyring,
-    Signed,
     StateConflictError,
     TurnInProgressError,
     TurnLimit,
     event,
 )
 from goaitools_py.chat.kept.full_row import FullRow, held, load_row, save_new
+from goaitools_py.seal import Encrypted, Key, Keyring, Signed
 from goaitools_py.states import inspect_state, rewind_state, state_from_messages, undo_cut, verify_state
 from goaitools_py.stores import CallableStore, MemoryStore, Stored
 from goaitools_py.testing import ScriptedBackend

@@ -14,7 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from goaitools_py import PLAIN, UNBOUND, Encrypted, Key, Keyring, Signed
+from goaitools_py import PLAIN, UNBOUND
+from goaitools_py.seal import Encrypted, Key, Keyring, Signed
 
 __all__ = [
     "ARCHIVED",

@@ -110,7 +110,8 @@ _MEASURE = """
 import json, sys
 from pathlib import Path
 from time import process_time
-from goaitools_py import PLAIN, UNBOUND, Encrypted, Key, Keyring, Signed
+from goaitools_py import PLAIN, UNBOUND
+from goaitools_py.seal import Encrypted, Key, Keyring, Signed
 from goaitools_py.states import state_from_messages, state_messages
 from goaitools_py.types.errors import StateError
 
@@ -274,7 +275,8 @@ def test_what_only_the_strict_reader_takes_is_read_in_time(odd: bytes) -> None:
 @pytest.mark.parametrize("suite", SUITES)
 def test_the_bombs_are_sealed_well(suite: str) -> None:
     """What is refused above is refused for its body: a good body, sealed in the same way, opens."""
-    from goaitools_py import PLAIN, UNBOUND, Encrypted, Key, Keyring, Signed
+    from goaitools_py import PLAIN, UNBOUND
+    from goaitools_py.seal import Encrypted, Key, Keyring, Signed
     from goaitools_py.states import inspect_state
 
     ring = Keyring(Key(SECRET))

@@ -14,19 +14,9 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import (
-    PLAIN,
-    UNBOUND,
-    Encrypted,
-    Key,
-    Keyring,
-    Signed,
-    StateAuthError,
-    StateError,
-    StateTooLargeError,
-)
+from goaitools_py import PLAIN, UNBOUND, StateAuthError, StateError, StateTooLargeError
+from goaitools_py.seal import Encrypted, Key, Keyring, Signed, rewrap
 from goaitools_py.seal import encrypted as encrypted_module
-from goaitools_py.seal import rewrap
 from goaitools_py.state.blob import Kind, Segment, decode, encode, segment
 from goaitools_py.state.blob_header import peek
 from goaitools_py.state.codec import BlobLimits
@@ -360,7 +350,8 @@ def test_signing_needs_the_standard_library_only() -> None:
         import sys
         sys.modules["cryptography"] = None
         import goaitools_py
-        from goaitools_py import Encrypted, Key, Keyring, Signed, event, Chat
+        from goaitools_py import event, Chat
+        from goaitools_py.seal import Encrypted, Key, Keyring, Signed
         ring = Keyring(Key.generate())
         chat = Chat("openai:MODEL", codec=Signed(ring))
         chat.append_to_state(None, event("It rains."), binding={"user": "ada"})

@@ -8,7 +8,7 @@ import random
 import msgspec
 import pytest
 
-from goaitools_py import Encrypted, Key, Keyring, Signed
+from goaitools_py.seal import Encrypted, Key, Keyring, Signed
 from goaitools_py.seal.binding import pae
 from goaitools_py.seal.keys import hkdf
 

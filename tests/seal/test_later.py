@@ -15,12 +15,8 @@ from goaitools_py import (
     Approve,
     Chat,
     Compactor,
-    Encrypted,
     KeepRecentTurns,
-    Key,
-    Keyring,
     MessageLimit,
-    Signed,
     StateVersionError,
     event,
     tool,
@@ -28,7 +24,7 @@ from goaitools_py import (
 from goaitools_py.base.values import replace
 from goaitools_py.history.redact.strip_unknown import known_record, strip_unknown
 from goaitools_py.open_turn import journal
-from goaitools_py.seal import rewrap
+from goaitools_py.seal import Encrypted, Key, Keyring, Signed, rewrap
 from goaitools_py.state.closed_turns import FACTS
 from goaitools_py.state.records import OpenTurn
 from goaitools_py.state.state import closed_turns, dump_state, load_state, rebuild

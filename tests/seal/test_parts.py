@@ -15,10 +15,6 @@ from goaitools_py import (
     PLAIN,
     UNBOUND,
     Chat,
-    Encrypted,
-    Key,
-    Keyring,
-    Signed,
     StateCorruptError,
     StateError,
     StateTooLargeError,
@@ -27,7 +23,7 @@ from goaitools_py import (
 )
 from goaitools_py.base.values import replace
 from goaitools_py.history.redact.strip_unknown import strip_unknown
-from goaitools_py.seal import BlobLimits, Plain, rewrap
+from goaitools_py.seal import BlobLimits, Encrypted, Key, Keyring, Plain, Signed, rewrap
 from goaitools_py.state import parts as parts_module
 from goaitools_py.state.blob_header import peek
 from goaitools_py.state.media import digest_of

@@ -14,12 +14,8 @@ from goaitools_py import (
     Approve,
     Chat,
     Compactor,
-    Encrypted,
     KeepRecentTurns,
-    Key,
-    Keyring,
     MessageLimit,
-    Signed,
     StateAuthError,
     StateCorruptError,
     StateError,
@@ -28,7 +24,7 @@ from goaitools_py import (
     tool,
 )
 from goaitools_py.backends.base import BackendError
-from goaitools_py.seal import rewrap
+from goaitools_py.seal import Encrypted, Key, Keyring, Signed, rewrap
 from goaitools_py.state.blob import decode
 from goaitools_py.state.blob_header import peek
 from goaitools_py.states import (

@@ -9,18 +9,8 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import (
-    AsyncChat,
-    Chat,
-    ContextWarning,
-    Key,
-    Keyring,
-    Signed,
-    StateAuthError,
-    Usage,
-    event,
-    tool,
-)
+from goaitools_py import AsyncChat, Chat, ContextWarning, StateAuthError, Usage, event, tool
+from goaitools_py.seal import Key, Keyring, Signed
 from goaitools_py.states import fork_state, inspect_state, read_history, state_from_text, state_to_text
 from goaitools_py.stores import AsyncMemoryStore, SQLiteStore
 from goaitools_py.testing import Calls, ScriptedBackend

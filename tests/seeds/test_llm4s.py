@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from goaitools_py import Chat, ContextWindow
+from goaitools_py import Chat
+from goaitools_py.compaction import ContextWindow
 from goaitools_py.states import (
     EXPORT_SCHEMA,
     diff_states,

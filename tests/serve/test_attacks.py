@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import Encrypted, Key, Keyring
+from goaitools_py.seal import Encrypted, Key, Keyring
 from goaitools_py.serve import Caller, ServeLimits, serve
 from goaitools_py.testing import Calls
 

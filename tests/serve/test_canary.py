@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from goaitools_py import Encrypted, ToolError, tool
+from goaitools_py import ToolError, tool
 from goaitools_py.backends import BackendError
+from goaitools_py.seal import Encrypted
 from goaitools_py.serve import MemoryRelay, Refused, serve
 from goaitools_py.stores import AsyncMemoryStore
 from goaitools_py.testing import Calls

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from goaitools_py import AsyncChat, Encrypted, Key, Keyring, Signed
+from goaitools_py import AsyncChat
 from goaitools_py.backends import BackendError
 from goaitools_py.frontends import AGUI, AISDK
+from goaitools_py.seal import Encrypted, Key, Keyring, Signed
 from goaitools_py.serve import Caller, ServeLimits, serve
 from goaitools_py.stores import AsyncMemoryStore
 from goaitools_py.testing import Calls, ScriptedBackend

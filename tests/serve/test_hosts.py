@@ -9,7 +9,8 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.routing import Mount
 
-from goaitools_py import AsyncChat, Encrypted, Key, Keyring
+from goaitools_py import AsyncChat
+from goaitools_py.seal import Encrypted, Key, Keyring
 from goaitools_py.serve import Caller, serve
 from goaitools_py.stores import AsyncMemoryStore
 from goaitools_py.testing import ScriptedBackend

@@ -10,9 +10,9 @@ import pytest
 import redis
 from starlette.testclient import TestClient
 
-from goaitools_py import AsyncChat, Chat, Key, Keyring, Signed
+from goaitools_py import AsyncChat, Chat
 from goaitools_py.frontends import AISDK
-from goaitools_py.seal import BlobLimits
+from goaitools_py.seal import BlobLimits, Key, Keyring, Signed
 from goaitools_py.serve import Caller, RedisRelay, ServeLimits, serve
 from goaitools_py.stores import AsyncMemoryStore, MemoryStore
 from goaitools_py.testing import ScriptedBackend

@@ -26,8 +26,9 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from goaitools_py import AsyncChat, Encrypted, Key, Keyring, tool
+from goaitools_py import AsyncChat, tool
 from goaitools_py.frontends import AGUI, AISDK
+from goaitools_py.seal import Encrypted, Key, Keyring
 from goaitools_py.serve import Caller, ServeLimits, serve
 from goaitools_py.stores import AsyncMemoryStore
 from goaitools_py.testing import Calls, ScriptedBackend

@@ -20,10 +20,11 @@ from typing import Any
 import pytest
 import zstandard
 
-from goaitools_py import PLAIN, Chat, Encrypted, Key, Keyring, Signed, event, tool
+from goaitools_py import PLAIN, Chat, event, tool
 from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.history.rewrite.repair import repaired
 from goaitools_py.open_turn import steps
+from goaitools_py.seal import Encrypted, Key, Keyring, Signed
 from goaitools_py.state.blob import Kind, Segment, decode, decode_whole, encode, segment
 from goaitools_py.state.blob_header import peek
 from goaitools_py.state.parts import ARCHIVE, INLINE, MEDIA, Part, new_part

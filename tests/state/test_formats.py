@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import Chat, Compactor, Encrypted, KeepRecentTurns, Key, Keyring, Signed, TurnLimit
-from goaitools_py.seal import PLAIN, rewrap
+from goaitools_py import Chat, Compactor, KeepRecentTurns, TurnLimit
+from goaitools_py.seal import PLAIN, Encrypted, Key, Keyring, Signed, rewrap
 from goaitools_py.state.blob_header import peek
 from goaitools_py.state.state import dump_state
 from goaitools_py.states import (

@@ -14,12 +14,9 @@ from goaitools_py import (
     ChatOptions,
     Compactor,
     KeepRecentTurns,
-    Key,
-    Keyring,
     MessageLimit,
     ModelSettings,
     ProviderRejectedError,
-    Signed,
     StateCorruptError,
     StateDiscarded,
     StateFormatError,
@@ -29,6 +26,7 @@ from goaitools_py import (
     tool,
 )
 from goaitools_py.backends.dialects import WIRES
+from goaitools_py.seal import Key, Keyring, Signed
 from goaitools_py.sim import Fault
 from goaitools_py.state.codec import PLAIN
 from goaitools_py.state.state import dump_state, new_state

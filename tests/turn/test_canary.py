@@ -20,14 +20,10 @@ from goaitools_py import (
     Chat,
     Compactor,
     Deny,
-    Encrypted,
     GoAIToolsError,
     KeepRecentTurns,
-    Key,
-    Keyring,
     MessageLimit,
     ModelSettings,
-    Signed,
     ToolContext,
     ToolError,
     ToolFailedError,
@@ -39,6 +35,7 @@ from goaitools_py import (
     tool,
     user,
 )
+from goaitools_py.seal import Encrypted, Key, Keyring, Signed
 from goaitools_py.sim import Fault, Reply
 from goaitools_py.states import inspect_state, pending_calls, read_history
 from goaitools_py.testing import Calls, ScriptedBackend

@@ -8,14 +8,10 @@ import pytest
 
 from goaitools_py import (
     ByteLimit,
-    ColdCache,
     Compactor,
-    ContextWindow,
     DropOldest,
     KeepRecentTurns,
     MessageLimit,
-    PendingLimit,
-    ProviderCompaction,
     Summarize,
     TokenLimit,
     TurnLimit,
@@ -24,7 +20,14 @@ from goaitools_py import (
     first_of,
     tool,
 )
-from goaitools_py.compaction import CompactionRequest, TurnView
+from goaitools_py.compaction import (
+    ColdCache,
+    CompactionRequest,
+    ContextWindow,
+    PendingLimit,
+    ProviderCompaction,
+    TurnView,
+)
 from goaitools_py.state import blob as blobs
 from goaitools_py.states import read_history
 from goaitools_py.stores import AsyncMemoryStore, MemoryStore

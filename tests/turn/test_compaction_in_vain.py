@@ -8,18 +8,9 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import (
-    CompactionError,
-    Compactor,
-    KeepRecentTurns,
-    ProviderCompaction,
-    Summarize,
-    TurnLimit,
-    any_of,
-    first_of,
-)
+from goaitools_py import CompactionError, Compactor, KeepRecentTurns, Summarize, TurnLimit, any_of, first_of
 from goaitools_py.backends.base import BackendError
-from goaitools_py.compaction import AskModel, CompactionRequest
+from goaitools_py.compaction import AskModel, CompactionRequest, ProviderCompaction
 from goaitools_py.history.rewrite.backoff import GROWTH
 from goaitools_py.state.state import load_state
 from goaitools_py.states import inspect_state, read_history, rewind_state

@@ -13,13 +13,12 @@ from goaitools_py import (
     Compactor,
     ContextTooLongError,
     KeepRecentTurns,
-    ProviderCompaction,
     ProviderRejectedError,
     Summarize,
     TurnError,
 )
 from goaitools_py.backends.base import BackendError
-from goaitools_py.compaction import AskModel, CompactionRequest
+from goaitools_py.compaction import AskModel, CompactionRequest, ProviderCompaction
 from goaitools_py.states import inspect_state, pending_calls, state_messages
 from goaitools_py.testing import Calls, ScriptedBackend
 

@@ -13,15 +13,13 @@ import pytest
 from anthropic.types.beta import BetaClearThinking20251015EditParam
 from pydantic import TypeAdapter
 
-from goaitools_py import (
-    Compactor,
-    MessageLimit,
-    ModelSettings,
+from goaitools_py import Compactor, MessageLimit, ModelSettings, ProviderRejectedError, Summarize
+from goaitools_py.compaction import (
     ProviderCompaction,
-    ProviderRejectedError,
-    Summarize,
+    ServerCompaction,
+    ServerThinkingClearing,
+    ServerToolClearing,
 )
-from goaitools_py.compaction import ServerCompaction, ServerThinkingClearing, ServerToolClearing
 from goaitools_py.sim.http_values import JSON, Response
 from goaitools_py.states import inspect_state, read_history, state_messages
 from goaitools_py.testing import check_history

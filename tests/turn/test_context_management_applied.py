@@ -9,8 +9,13 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import Compactor, ModelSettings, ProviderCompaction, Summarize, TurnLimit
-from goaitools_py.compaction import ServerCompaction, ServerThinkingClearing, ServerToolClearing
+from goaitools_py import Compactor, ModelSettings, Summarize, TurnLimit
+from goaitools_py.compaction import (
+    ProviderCompaction,
+    ServerCompaction,
+    ServerThinkingClearing,
+    ServerToolClearing,
+)
 from goaitools_py.sim import Reply
 from goaitools_py.states import read_history, state_messages
 from goaitools_py.testing import check_history

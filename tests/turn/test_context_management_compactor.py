@@ -14,17 +14,21 @@ from goaitools_py import (
     NO_COMPACTION,
     ClearToolResults,
     Compactor,
-    ContextWindow,
     MessageLimit,
     ModelSettings,
-    ProviderCompaction,
     Summarize,
     TokenLimit,
     TurnLimit,
     any_of,
     first_of,
 )
-from goaitools_py.compaction import ServerCompaction, ServerThinkingClearing, ServerToolClearing
+from goaitools_py.compaction import (
+    ContextWindow,
+    ProviderCompaction,
+    ServerCompaction,
+    ServerThinkingClearing,
+    ServerToolClearing,
+)
 from goaitools_py.sim import Reply
 from goaitools_py.states import inspect_state, read_history, state_messages
 from goaitools_py.testing import check_history

@@ -18,7 +18,6 @@ from goaitools_py import (
     Compactor,
     DeadlineExceededError,
     MessageLimit,
-    ProviderCompaction,
     ProviderUnavailableError,
     RateLimitError,
     StreamInterruptedError,
@@ -28,6 +27,7 @@ from goaitools_py import (
 )
 from goaitools_py.backends.base import BackendError, ModelRequest, ResponseHead
 from goaitools_py.base import rawjson
+from goaitools_py.compaction import ProviderCompaction
 from goaitools_py.sim import Fault, Reply
 from goaitools_py.states import inspect_state
 from goaitools_py.turn.edges.async_edge import AwaitingEdge

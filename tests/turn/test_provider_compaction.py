@@ -11,17 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from goaitools_py import (
-    CompactionError,
-    Compactor,
-    KeepRecentTurns,
-    MessageLimit,
-    ModelSettings,
-    ProviderCompaction,
-    Summarize,
-)
+from goaitools_py import CompactionError, Compactor, KeepRecentTurns, MessageLimit, ModelSettings, Summarize
 from goaitools_py.base.values import replace
-from goaitools_py.compaction import CompactionRequest
+from goaitools_py.compaction import CompactionRequest, ProviderCompaction
 from goaitools_py.sim import Fault
 from goaitools_py.state.state import dump_state, load_state
 from goaitools_py.states import inspect_state, read_history, state_messages

@@ -12,13 +12,13 @@ from goaitools_py import (
     ClearToolResults,
     Compactor,
     Deny,
-    DropMedia,
     Image,
     KeepRecentTurns,
     MessageLimit,
     ProviderTool,
     ToolReturn,
 )
+from goaitools_py.compaction import DropMedia
 from goaitools_py.states import inspect_state, pending_calls, read_history, state_messages
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
 

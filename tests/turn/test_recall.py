@@ -9,11 +9,7 @@ import pytest
 from goaitools_py import (
     NO_COMPACTION,
     Compactor,
-    Encrypted,
     KeepRecentTurns,
-    Key,
-    Keyring,
-    Signed,
     Summarize,
     TokenLimit,
     TurnLimit,
@@ -24,7 +20,7 @@ from goaitools_py import (
 )
 from goaitools_py.base.values import replace
 from goaitools_py.compaction import ClearToolResults
-from goaitools_py.seal import BlobLimits, Plain
+from goaitools_py.seal import BlobLimits, Encrypted, Key, Keyring, Plain, Signed
 from goaitools_py.sim import Fault, Reply
 from goaitools_py.state.parts import ARCHIVE
 from goaitools_py.state.whole_blobs import detach

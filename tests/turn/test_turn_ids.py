@@ -10,7 +10,6 @@ from goaitools_py import (
     Approve,
     CheckpointError,
     Compactor,
-    ContextWindow,
     DeadlineExceededError,
     Image,
     KeepRecentTurns,
@@ -29,6 +28,7 @@ from goaitools_py import (
     user,
 )
 from goaitools_py.backends.base import BackendError
+from goaitools_py.compaction import ContextWindow
 from goaitools_py.sim import Fault, Reply
 from goaitools_py.state.codec import LIMITS
 from goaitools_py.state.state import load_state

@@ -180,15 +180,15 @@ class PromptBox(TextArea):
             highlight_cursor_line=False,
         )
 
-    async def _on_key(self, event: events.Key) -> None:
+    def on_key(self, event: events.Key) -> None:
+        """Send the text at Enter. The text area handles every other key."""
         if event.key == "enter":
             event.stop()
-            event.prevent_default()
+            event.prevent_default()  # else the text area adds a line
             self.post_message(self.Sent(self.text))
-            return
-        await super()._on_key(event)
 
-    async def _on_paste(self, event: events.Paste) -> None:
+    def on_paste(self, event: events.Paste) -> None:
+        """Insert all lines of a paste, with one form of line end."""
         event.stop()
         event.prevent_default()
         text = event.text.replace("\r\n", "\n").replace("\r", "\n")

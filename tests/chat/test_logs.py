@@ -16,7 +16,7 @@ from goaitools_py.chat import logs
 from goaitools_py.stores import AsyncMemoryStore, MemoryStore
 from goaitools_py.testing import Calls, ScriptedBackend
 
-DOCS = Path(__file__).resolve().parent.parent / "docs" / "logging.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "logging.md"
 
 
 @tool

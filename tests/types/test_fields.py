@@ -32,12 +32,12 @@ def test_run_turns_takes_all_but_what_it_says_itself() -> None:
 
 @pytest.mark.parametrize("face", [Chat, AsyncChat, Conversation, AsyncConversation])
 def test_no_method_takes_just_any_keyword(face: type[Any]) -> None:
-    """A public method with keywords of options names their types."""
+    """A public method with keywords of options names their types, for type checkers."""
     annotations = {
         name: keywords.annotation
         for name, method in inspect.getmembers(face, inspect.isfunction)
         if name == "__init__" or not name.startswith("_")
-        for keywords in inspect.signature(method).parameters.values()
+        for keywords in inspect.signature(inspect.unwrap(method)).parameters.values()
         if keywords.kind is inspect.Parameter.VAR_KEYWORD
     }
 

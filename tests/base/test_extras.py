@@ -10,7 +10,7 @@ import pytest
 
 from goaitools_py.base.advice import missing_extra_error
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 NEEDED = [
     ("from goaitools_py.stores import DjangoStore", "DjangoStore", "asgiref", "django"),

@@ -32,7 +32,7 @@ from goaitools_py.testing._contract import DialectCase, DialectCheck
 from goaitools_py.testing._reply_shapes import SHAPES
 from goaitools_py.types.messages import Text
 
-from .replay._recorded import read_lines
+from ..replay._recorded import read_lines
 
 ERRORS: dict[str, tuple[SampleError, ...]] = {
     "openai": (

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import AsyncChat, Chat, Encrypted, Key, Keyring
+from goaitools_py import AsyncChat, Chat
+from goaitools_py.seal import Encrypted, Key, Keyring
 from goaitools_py.stores import AsyncMemoryStore, MemoryStore
 from goaitools_py.testing import ScriptedBackend
 from goaitools_py.types.errors import GoAIToolsError

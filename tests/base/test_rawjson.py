@@ -42,7 +42,7 @@ from goaitools_py.base.rawjson import (
     without,
 )
 
-DATA = Path(os.environ.get("GOAITOOLS_TEST_DATA") or Path(__file__).parents[2] / "shared" / "data")
+DATA = Path(os.environ.get("GOAITOOLS_TEST_DATA") or Path(__file__).parents[3] / "shared" / "data")
 WIRES = ("openai-chat", "openai-responses", "anthropic-messages")
 READERS: tuple[Callable[[bytes], object], ...] = (members, names, items, spans, loads)
 # What may stand in an error text: our own words and one number.
@@ -470,7 +470,7 @@ def test_a_raised_recursion_limit_does_not_let_depth_through_to_the_c_stack() ->
 
     done = subprocess.run(
         [sys.executable, "-c", script],
-        cwd=Path(__file__).parents[1],
+        cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
         check=False,

@@ -15,7 +15,7 @@ import zstandard
 from goaitools_py.backends.dialects import WIRES
 from goaitools_py.testing import check_history
 
-DATA = Path(os.environ.get("GOAITOOLS_TEST_DATA") or Path(__file__).parents[2] / "shared" / "data")
+DATA = Path(os.environ.get("GOAITOOLS_TEST_DATA") or Path(__file__).parents[3] / "shared" / "data")
 JSON = dict[str, Any]
 
 
