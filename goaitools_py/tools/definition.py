@@ -61,7 +61,7 @@ class Tool(Generic[P, R]):
             ``additionalProperties`` is false.
         run: Called with the arguments by keyword. If its first parameter is annotated `ToolContext`, it gets
             the context first. An external tool needs no function.
-        timeout: Seconds for one call; None takes the chat's `tool_timeout`.
+        timeout: Seconds for one call; None takes `Timeouts.tool` of the chat.
         thread: True: a sync tool runs in a worker thread. None takes the chat's `tool_threads`.
         strict: Ask the provider to enforce the schema, where the provider API can.
         idempotent: True: a call may safely run twice. After a crash the call runs again, with the same
@@ -286,7 +286,7 @@ def tool(
         function: The function, when used without parentheses.
         name: Replaces the function's name.
         description: Replaces the docstring's text. Its ``Args:`` still describe the parameters.
-        timeout: Seconds for one call; replaces the chat's `tool_timeout`.
+        timeout: Seconds for one call; replaces `Timeouts.tool` of the chat.
         thread: Replaces the chat's `tool_threads`.
         strict: Ask the provider to enforce the schema, where the provider API can.
         idempotent, requires_approval, external: As for `Tool`.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
 from .messages import Message
-from .options import Limits, ModelSettings, Unset, UserInput
+from .options import Limits, ModelSettings, Timeouts, Unset, UserInput
 from .tokens import TokenCounter
 from .usage import Prices
 
@@ -40,14 +40,10 @@ class DefaultFields(TypedDict, total=False):
     token_counter: TokenCounter | Unset | None
     context_marks: Sequence[float] | Unset
     prices: Prices | Unset | None
-    max_iterations: int | Unset
     limits: Limits | Unset | None
     keep_partial: bool | Unset
     on_limit: Literal["answer", "raise"] | Unset
-    timeout: float | Unset | None
-    call_timeout: float | Unset | None
-    first_delta_timeout: float | Unset | None
-    tool_timeout: float | Unset | None
+    timeout: float | Timeouts | Unset | None
     tool_concurrency: int | Unset
     tool_threads: bool | Unset
     max_tool_result_bytes: int | Unset

@@ -263,9 +263,20 @@ _PLACES: Final[Mapping[str, str]] = {
         ("base_url", "api_key", "client", "http_client", "max_retries", "context_window"), _BACKEND
     ),
     **dict.fromkeys(
-        ("max_tool_calls", "max_cost_usd", "conversation_max_tokens", "conversation_max_cost_usd"), _LIMITS
+        (
+            "max_iterations",
+            "max_tool_calls",
+            "max_cost_usd",
+            "conversation_max_tokens",
+            "conversation_max_cost_usd",
+        ),
+        _LIMITS,
     ),
     **dict.fromkeys(("requires_approval", "external", "idempotent", "thread"), _TOOL),
+    **{
+        f"{name}_timeout": f"the timeouts: timeout=Timeouts({name}=…)"
+        for name in ("call", "first_delta", "tool")
+    },
     "codec": "the chat: Chat(MODEL, codec=…)",
     "telemetry": "the chat: Chat(MODEL, telemetry=…)",
     "max_concurrent_calls": "the chat: Chat(MODEL, max_concurrent_calls=…)",
@@ -292,6 +303,7 @@ _PART: Final = "it is a part of what the user says: user=['What is this?', Image
 _KEEPS: Final = "a conversation that is kept is chat.conversation(store, key)"
 _LOGGED: Final = "what a turn does is in the log 'goaitools_py', see docs/logging.md"
 _TYPED: Final = "the type of the answer is output_type=…, of chat, chat_with_state, start or send"
+_ASKS: Final = "how often a turn asks the model is limits=Limits(max_iterations=…)"
 _ELSEWHERE: Final[Mapping[str, str]] = {
     "stream": "streaming is a method, start(…) in place of chat(…), which takes the same options",
     **dict.fromkeys(("message", "prompt", "input", "text", "content", "question", "query", "say"), _SAID),
@@ -302,7 +314,9 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "user_id": "who speaks is speaker=…; whose conversation it is, its key says: conversation(store, key)",
     **dict.fromkeys(("log", "logging", "logger", "verbose", "debug"), _LOGGED),
     **dict.fromkeys(("callback", "callbacks", "on_token"), "what happens in a turn is told to on_event=…"),
-    **dict.fromkeys(("max_steps", "max_turns"), "how often a turn asks the model is max_iterations=…"),
+    **dict.fromkeys(
+        ("max_steps", "max_turns"), "how often a turn asks the model is limits=Limits(max_iterations=…)"
+    ),
     "functions": "what the model may call is tools=[…]",
     "deadline": "seconds for the whole turn are timeout=…",
     "retries": "it is max_retries=… of the backend: Chat(OpenAIChatBackend(MODEL, max_retries=…))",

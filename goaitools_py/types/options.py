@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .tokens import TokenCounter
     from .usage import Prices
 
-__all__ = ["UNSET", "ChatOptions", "Limits", "ModelSettings", "Resolved", "Unset"]
+__all__ = ["UNSET", "ChatOptions", "Limits", "ModelSettings", "Resolved", "Timeouts", "Unset"]
 
 T = TypeVar("T")
 
@@ -113,7 +113,7 @@ class ModelSettings(Given, frozen=True, kw_only=True):
 
     def given(self) -> dict[str, Any]:
         """The settings that were given, None included."""
-        return {name: value for name in SETTING_NAMES if (value := getattr(self, name)) is not UNSET}
+        return _given(self)
 
 
 SETTING_NAMES: Final = ModelSettings.__struct_fields__
@@ -138,7 +138,7 @@ _SETTING_CHECKS: Final[Mapping[str, checks.Check]] = {
 
 
 class Limits(Given, frozen=True, kw_only=True):
-    """Limits for one turn, and for the whole life of a conversation.
+    """Limits for one turn, and for the whole life of a conversation. UNSET: inherited. None: no limit.
 
     Tokens are input plus output. A resumed turn has the rest of its limits: its earlier calls count, and
     their cost is computed with today's prices.
@@ -148,6 +148,7 @@ class Limits(Given, frozen=True, kw_only=True):
     first call. With `conversation_max_cost_usd` earlier calls of unknown price raise it too.
 
     Attributes:
+        max_iterations: Model calls with tools in one turn. Calls before a `resume` count, too. Default: 10.
         max_tool_calls: Tool calls of one turn.
         max_tokens: Tokens of one turn.
         conversation_max_tokens: Tokens of the conversation's life.
@@ -159,21 +160,63 @@ class Limits(Given, frozen=True, kw_only=True):
         ValueError: A limit on calls or tokens is below 1; one on costs is not above 0.
     """
 
-    max_tool_calls: int | None = None
-    max_tokens: int | None = None
-    conversation_max_tokens: int | None = None
-    max_cost_usd: Decimal | float | None = None
-    conversation_max_cost_usd: Decimal | float | None = None
+    max_iterations: int | Unset = UNSET
+    max_tool_calls: int | Unset | None = UNSET
+    max_tokens: int | Unset | None = UNSET
+    conversation_max_tokens: int | Unset | None = UNSET
+    max_cost_usd: Decimal | float | Unset | None = UNSET
+    conversation_max_cost_usd: Decimal | float | Unset | None = UNSET
 
     def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
-            if (value := getattr(self, name)) is not None:
+        for name, value in self.given().items():
+            if value is not None or name == "max_iterations":
                 (checks.dollars if name.endswith("_usd") else checks.positive)(name, value)
+
+    def given(self) -> dict[str, Any]:
+        """The limits that were given, None included."""
+        return _given(self)
 
     @property
     def limits_cost(self) -> bool:
         """True if there is a limit on costs."""
-        return self.max_cost_usd is not None or self.conversation_max_cost_usd is not None
+        return bool(self.max_cost_usd or self.conversation_max_cost_usd)
+
+
+class Timeouts(Given, frozen=True, kw_only=True):
+    """Time limits in seconds. UNSET: inherited. None: no limit.
+
+    Attributes:
+        turn: The whole turn. A `resume` has the same time again. A tool or callback that runs in the thread
+            of a `Chat`'s caller is not cut short. Default: 300.
+        call: One model call, its body included; also each call of a compactor. A call that takes longer is
+            retried like one that failed, while the turn has time left and no part of the reply was shown.
+        first_delta: Until a streamed reply begins with text, reasoning or a call; pings do not count. A
+            reply that takes longer is retried. It has no effect on replies that are not streamed.
+        tool: One tool call. Default: 60.
+
+    Raises:
+        TypeError: A time is not a number.
+        ValueError: A time is not above 0.
+    """
+
+    turn: float | Unset | None = UNSET
+    call: float | Unset | None = UNSET
+    first_delta: float | Unset | None = UNSET
+    tool: float | Unset | None = UNSET
+
+    def __post_init__(self) -> None:
+        for name, value in self.given().items():
+            if value is not None:
+                checks.seconds(f"timeout, {name}", value)
+
+    def given(self) -> dict[str, Any]:
+        """The time limits that were given, None included."""
+        return _given(self)
+
+
+def _given(value: Any) -> dict[str, Any]:
+    fields = value.__struct_fields__
+    return {name: found for name in fields if (found := getattr(value, name)) is not UNSET}
 
 
 class ChatOptions(Given, frozen=True, kw_only=True):
@@ -208,20 +251,12 @@ class ChatOptions(Given, frozen=True, kw_only=True):
         prices: The price list: a function from `Charge` to Decimal, or to None for an unknown price.
             With it, the conversation's total is kept. None: `ChatResult.cost_usd` asks genai-prices,
             if that is installed, and no total is kept.
-        max_iterations: Model calls with tools in one turn. Calls before a `resume` count, too.
-        limits: `Limits` for the turn and the conversation.
+        limits: `Limits` for the turn and the conversation, merged field by field.
         keep_partial: For a reply that broke off or was stopped, when a new message closes its turn. True: its
             text stays in the history as the model's words. False: no model reads it.
         on_limit: At a turn's limit: "answer" asks the model once more, without tools; "raise" raises.
-        timeout: Seconds for the whole turn, None for no deadline. A `resume` has the same time again. A tool
-            or callback that runs in the thread of a `Chat`'s caller is not cut short.
-        call_timeout: Seconds for one model call, its body included; also for calls of a compactor. A call
-            that takes longer is retried like one that failed, while the turn has time left and no part of
-            the reply was shown.
-        first_delta_timeout: Seconds until a streamed reply begins with text, reasoning or a call; pings do
-            not count. A reply that takes longer is retried. It has no effect on replies that are not
-            streamed.
-        tool_timeout: Seconds for one tool call.
+        timeout: Seconds for the whole turn, or `Timeouts`, merged field by field. None: the turn has no
+            deadline.
         tool_concurrency: How many tools run at the same time, where they run in threads or tasks.
         tool_threads: True: sync tools run in worker threads. Default: False on Chat, True on AsyncChat.
         max_tool_result_bytes: UTF-8 bytes of text of one tool result. The rest is cut off, and a note tells
@@ -269,14 +304,10 @@ class ChatOptions(Given, frozen=True, kw_only=True):
     token_counter: TokenCounter | Unset | None = UNSET
     context_marks: Sequence[float] | Unset = UNSET
     prices: Prices | Unset | None = UNSET
-    max_iterations: int | Unset = UNSET
     limits: Limits | Unset | None = UNSET
     keep_partial: bool | Unset = UNSET
     on_limit: Literal["answer", "raise"] | Unset = UNSET
-    timeout: float | Unset | None = UNSET
-    call_timeout: float | Unset | None = UNSET
-    first_delta_timeout: float | Unset | None = UNSET
-    tool_timeout: float | Unset | None = UNSET
+    timeout: float | Timeouts | Unset | None = UNSET
     tool_concurrency: int | Unset = UNSET
     tool_threads: bool | Unset = UNSET
     max_tool_result_bytes: int | Unset = UNSET
@@ -295,14 +326,17 @@ class ChatOptions(Given, frozen=True, kw_only=True):
 
     def given(self) -> dict[str, Any]:
         """The options that were given, None included."""
-        return {name: value for name in OPTION_NAMES if (value := getattr(self, name)) is not UNSET}
+        return _given(self)
 
 
 OPTION_NAMES: Final = ChatOptions.__struct_fields__
 
 
 class Resolved(Value, frozen=True, kw_only=True):
-    """Options after merging: every field has a value, `settings` holds only the given settings."""
+    """Options after merging: every field has a value, `settings` holds only the given settings.
+
+    `timeout` is the turn's time. The other time limits and the number of iterations have fields of their own.
+    """
 
     _unshown = frozenset(
         {"user", "speaker", "system", "context", "deps", "settings", "binding", "metadata", "messages"}
@@ -358,15 +392,14 @@ def given_options(
     if options is not None and not isinstance(options, ChatOptions):
         raise TypeError(f"options must be ChatOptions, not {type(options).__name__}; {_by_name(options)}")
     given = options.given() if options is not None else {}
-    settings = given.get("settings")
     for name, value in keywords.items():
         if name not in _OPTIONS:
             of_call = (*(one for one in OPTION_NAMES if one not in PER_TURN), *CHAT_NAMES)
             raise TypeError(unknown_option(name, of_call if of_chat else OPTION_NAMES, SETTING_NAMES))
         if value is UNSET:
             continue
-        if name == "settings" and settings is not None and value is not None:
-            value = ModelSettings(**{**_settings(settings), **_settings(value)})
+        if name in given and name in _BY_FIELD:
+            value = _merged(name, given[name], value)
         given[name] = value
     return given
 
@@ -375,7 +408,7 @@ def _by_name(value: Any) -> str:
     """How to give a value that stands in the place of the options."""
     if isinstance(value, str):
         return "pass a text by name: what the user says is user=…, the instructions are system=…"
-    for name, kind in (("settings", ModelSettings), ("limits", Limits)):
+    for name, kind in (("settings", ModelSettings), ("limits", Limits), ("timeout", Timeouts)):
         if isinstance(value, kind):
             return f"pass it by name: {name}=…"
     return "pass single ones by name"
@@ -391,14 +424,56 @@ def _is_limits(name: str, value: Any) -> None:
         raise checks.wrong_type(name, value, "Limits", "pass Limits(max_tool_calls=…)")
 
 
+def _is_timeout(name: str, value: Any) -> None:
+    if not isinstance(value, Timeouts):
+        checks.seconds(name, value)
+
+
 def _settings(value: Any) -> dict[str, Any]:
     _is_settings("settings", value)
     given: dict[str, Any] = value.given()
     return given
 
 
+def _limits(value: Any) -> dict[str, Any]:
+    _is_limits("limits", value)
+    given: dict[str, Any] = value.given()
+    return given
+
+
+def _timeouts(value: Any) -> dict[str, Any]:
+    if isinstance(value, Timeouts):
+        return value.given()
+    if value is not None:
+        checks.seconds("timeout", value)
+    return {"turn": value}
+
+
+_BY_FIELD: Final[Mapping[str, tuple[Callable[[Any], dict[str, Any]], type]]] = {
+    "settings": (_settings, ModelSettings),
+    "limits": (_limits, Limits),
+    "timeout": (_timeouts, Timeouts),
+}
+"""Options that are merged field by field: what gives the fields of a value, and what is made of them."""
+
+
+def _merged(name: str, base: Any, own: Any) -> Any:
+    """An option's value that has the fields of `own`, and those of `base` that `own` does not give.
+
+    None for settings or limits has no fields: it switches off what was given before.
+    """
+    fields, kind = _BY_FIELD[name]
+    if name != "timeout" and (base is None or own is None):
+        return own
+    return kind(**{**fields(base), **fields(own)})
+
+
 CONTEXT_MARKS: Final = (0.7, 0.9)
 """The default of `context_marks`."""
+
+
+_MOST_ITERATIONS: Final = 10
+"""The default of `Limits.max_iterations`."""
 
 
 class _OptionRow(NamedTuple):
@@ -418,7 +493,7 @@ _OPTIONS: Final[Mapping[str, _OptionRow]] = {
     "context": _OptionRow(None, checks.or_none(checks.text)),
     "tools": _OptionRow((), checks.or_none(checks.sequence)),
     "deps": _OptionRow(None),
-    "settings": _OptionRow({}, checks.or_none(_is_settings)),
+    "settings": _OptionRow(None, checks.or_none(_is_settings)),
     "sticky_settings": _OptionRow(False, checks.flag),
     "compactor": _OptionRow(None, checks.or_none(checks.compactor)),
     "cold_after": _OptionRow(None, checks.or_none(checks.seconds)),
@@ -426,14 +501,10 @@ _OPTIONS: Final[Mapping[str, _OptionRow]] = {
     "token_counter": _OptionRow(None, checks.or_none(checks.counter)),
     "context_marks": _OptionRow(CONTEXT_MARKS, checks.marks),
     "prices": _OptionRow(None, checks.or_none(checks.callback)),
-    "max_iterations": _OptionRow(10, checks.positive),
-    "limits": _OptionRow(None, checks.or_none(_is_limits)),
+    "limits": _OptionRow(Limits(max_iterations=_MOST_ITERATIONS), checks.or_none(_is_limits)),
     "keep_partial": _OptionRow(False, checks.flag),
     "on_limit": _OptionRow("answer", checks.one_of("answer", "raise")),
-    "timeout": _OptionRow(300.0, checks.or_none(checks.seconds)),
-    "call_timeout": _OptionRow(None, checks.or_none(checks.seconds)),
-    "first_delta_timeout": _OptionRow(None, checks.or_none(checks.seconds)),
-    "tool_timeout": _OptionRow(60.0, checks.or_none(checks.seconds)),
+    "timeout": _OptionRow(Timeouts(turn=300.0, tool=60.0), checks.or_none(_is_timeout)),
     "tool_concurrency": _OptionRow(8, checks.positive),
     "tool_threads": _OptionRow(False, checks.flag),
     "max_tool_result_bytes": _OptionRow(256 * 1024, checks.result_bytes),
@@ -509,14 +580,35 @@ def handed_settings(
 
 
 def resolve(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> Resolved:
-    """Merge a call's options over a chat's defaults; `settings` field by field."""
+    """Merge a call's options over a chat's defaults; settings, limits and timeouts field by field."""
     check_options(given)
     merged = {**DEFAULTS, **defaults, **given}
-    base, own = defaults.get("settings"), given.get("settings")
-    if base is None or ("settings" in given and own is None):
-        merged["settings"] = _settings(own) if own is not None else {}
-    elif own is None:
-        merged["settings"] = _settings(base)
-    else:
-        merged["settings"] = {**_settings(base), **_settings(own)}
+    for name in _BY_FIELD:
+        if name in given and name in defaults:
+            merged[name] = _merged(name, defaults[name], given[name])
+    merged["settings"] = _settings(merged["settings"]) if merged["settings"] else {}
+    merged |= _flat_limits(merged["limits"]) if merged["limits"] is not DEFAULTS["limits"] else _NO_LIMITS
+    merged |= _flat_timeouts(merged["timeout"]) if merged["timeout"] is not DEFAULTS["timeout"] else _USUAL
     return Resolved(**merged)
+
+
+def _flat_limits(limits: Limits | None) -> dict[str, Any]:
+    """The number of iterations, and the other limits; None without any."""
+    known = dict.fromkeys(Limits.__struct_fields__)
+    known |= {"max_iterations": _MOST_ITERATIONS, **(limits.given() if limits is not None else {})}
+    is_limited = any(value is not None for name, value in known.items() if name != "max_iterations")
+    return {"max_iterations": known["max_iterations"], "limits": Limits(**known) if is_limited else None}
+
+
+def _flat_timeouts(timeout: Timeouts | float | None) -> dict[str, Any]:
+    given = {**DEFAULTS["timeout"].given(), **_timeouts(timeout)}
+    return {
+        "timeout": given["turn"],
+        "call_timeout": given.get("call"),
+        "first_delta_timeout": given.get("first_delta"),
+        "tool_timeout": given["tool"],
+    }
+
+
+_NO_LIMITS: Final = _flat_limits(DEFAULTS["limits"])
+_USUAL: Final = _flat_timeouts(DEFAULTS["timeout"])
