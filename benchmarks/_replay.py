@@ -23,7 +23,7 @@ import msgspec
 from _conversations import JSON, Turn
 from _prompt_cache import PRICE_LISTS, Paid, Part, PriceList, PromptCache, p95
 
-from goaitools_py import Chat, Tool, ToolContext, user
+from goaitools_py import Chat, Limits, Tool, ToolContext, user
 from goaitools_py.backends.base import ModelRequest
 from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.backends.protocols import frames_of
@@ -137,7 +137,7 @@ def replay(
             provider.begin(turn, case.seconds_between)
             said = [user(one["content"]) for one in turn if one["role"] == "user"]
             result = chat.chat_with_state(
-                state, messages=said, tools=tools, compactor=compactor, max_iterations=100
+                state, messages=said, tools=tools, compactor=compactor, limits=Limits(max_iterations=100)
             )
             state = result.state
             failed = [one.message for one in result.warnings if one.code == "compaction_failed"]

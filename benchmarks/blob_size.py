@@ -15,7 +15,7 @@ import zstandard
 from _conversations import JSON, Turn, answer, compact, corpus
 from _report import Figure, Report, at_most, info
 
-from goaitools_py import Chat, ProviderTool, Tool
+from goaitools_py import Chat, Limits, ProviderTool, Tool
 from goaitools_py.states import state_messages
 from goaitools_py.testing import Raw, ScriptedBackend
 
@@ -82,7 +82,7 @@ def written_turn_by_turn(turns: Sequence[Turn]) -> bytes:
     results: deque[str] = deque()
     tools = [_tool(schema, results) for schema in corpus().tools]
     backend = ScriptedBackend()
-    chat = Chat(backend, system=corpus().system or None, tools=tools, max_iterations=100)
+    chat = Chat(backend, system=corpus().system or None, tools=tools, limits=Limits(max_iterations=100))
     blob, number, said = b"", 0, 0
     for turn in turns:
         asked = [message["content"] for message in turn if message["role"] == "user"]

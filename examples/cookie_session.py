@@ -9,7 +9,8 @@ Install: pip install 'goaitools-py[crypto]'
 from http.cookies import SimpleCookie
 
 import goaitools_py
-from goaitools_py import ByteLimit, Chat, Compactor, KeepRecentTurns, StateAuthError
+from goaitools_py import Chat, Compactor, KeepRecentTurns, StateAuthError
+from goaitools_py.compaction import ByteLimit
 from goaitools_py.seal import Encrypted, Key, Keyring
 from goaitools_py.states import state_from_text, state_to_text
 

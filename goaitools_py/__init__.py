@@ -26,7 +26,6 @@ from .chat.chat import Chat
 from .chat.sync_turn import Turn
 from .compaction import (
     NO_COMPACTION,
-    ByteLimit,
     ClearToolResults,
     Compactor,
     DropOldest,
@@ -112,7 +111,7 @@ from .types.messages import (
     system,
     user,
 )
-from .types.options import UNSET, ChatOptions, Limits, ModelSettings
+from .types.options import UNSET, ChatOptions, Limits, ModelSettings, Timeouts
 from .types.request_parts import ProviderTool
 from .types.result import ChatResult
 from .types.turn_warnings import TurnWarning
@@ -171,7 +170,6 @@ __all__ = [
     "Audio",
     "AuthenticationError",
     "BudgetExceededError",
-    "ByteLimit",
     "Chat",
     "ChatOptions",
     "ChatResult",
@@ -227,6 +225,7 @@ __all__ = [
     "Summarize",
     "Text",
     "TextDelta",
+    "Timeouts",
     "TokenLimit",
     "Tool",
     "ToolCall",

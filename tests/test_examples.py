@@ -22,7 +22,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from goaitools_py import ByteLimit, Chat, Compactor, KeepRecentTurns
+from goaitools_py import Chat, Compactor, KeepRecentTurns
+from goaitools_py.compaction import ByteLimit
 from goaitools_py.sim import Fault
 from goaitools_py.states import inspect_state, read_history
 from goaitools_py.stores import SQLiteStore

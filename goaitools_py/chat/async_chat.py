@@ -499,7 +499,7 @@ class AsyncChat(Facade[AsyncBackend]):
                 tool's name.
             fields: Options of the turns of this chat. Without `deps` here, the tools get the `deps` of the
                 other chat's turn. `timeout` limits the whole call, too; without it, the other chat's
-                `tool_timeout` does.
+                `Timeouts.tool` does.
 
         Returns:
             A `Tool`. It is idempotent: after a crash the same call gets the stored reply.

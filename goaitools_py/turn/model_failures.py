@@ -88,10 +88,10 @@ _ERRORS: Final[dict[str, tuple[type[TurnError], str, str]]] = {
 """For each kind of fault: the class of the error, the text of the problem, and the advice."""
 
 _WAITED: Final[Mapping[str, str]] = {
-    "call_timeout": "the model's reply did not end within",
-    "first_delta_timeout": "the model's reply did not begin within",
+    "call_timeout": "the model's reply did not end within timeout=Timeouts(call={:g}) s",
+    "first_delta_timeout": "the model's reply did not begin within timeout=Timeouts(first_delta={:g}) s",
 }
-"""For each time option: the text of the problem when its time has passed."""
+"""For each time limit: the text of the problem when its time has passed."""
 
 
 def turn_error(ledger: Ledger, failure: Failure) -> TurnError:
@@ -155,10 +155,9 @@ def _error_of(ledger: Ledger, failure: Failure) -> TurnError:
 def _words(ledger: Ledger, failure: Failure) -> tuple[str, str]:
     """The text of the problem, and the advice. The cases here are narrower than a kind of fault."""
     if failure.passed in _WAITED:
-        option, seconds = failure.passed, getattr(ledger.options, failure.passed)
         return (
-            f"{_WAITED[option]} {option}={seconds:g} s",
-            f"resume(err.state) asks again; a larger {option} leaves the model more time",
+            _WAITED[failure.passed].format(getattr(ledger.options, failure.passed)),
+            "resume(err.state) asks again; a larger limit leaves the model more time",
         )
     cause = failure.cause
     redirect = getattr(cause, "redirect", None)

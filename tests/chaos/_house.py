@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from goaitools_py import ChatResult, ContextTooLongError, TextDelta, TurnError
+from goaitools_py import ChatResult, ContextTooLongError, TextDelta, Timeouts, TurnError
 from goaitools_py.sim import Reply
 from goaitools_py.states import inspect_state, pending_calls, state_messages
 from goaitools_py.testing import check_history
@@ -156,7 +156,7 @@ class Meeting:
         if self.row.patience == "turn":
             fields["timeout"] = seconds
             if self.after_tool:  # the tool takes all of the turn's time but what the fault may have
-                fields |= {"timeout": LONG_SECONDS, "tool_timeout": None, "tool_threads": False}
+                fields |= {"timeout": Timeouts(turn=LONG_SECONDS, tool=None), "tool_threads": False}
                 self.house.in_tool = lambda: self.clock.advance(LONG_SECONDS - seconds)
         if self.resumes:
             return chat.resume(self.before, **fields)

@@ -11,7 +11,6 @@ import pytest
 
 from goaitools_py import (
     NO_COMPACTION,
-    ByteLimit,
     ChatOptions,
     ClearToolResults,
     Compactor,
@@ -33,6 +32,7 @@ from goaitools_py.base import rawjson
 from goaitools_py.base.values import replace
 from goaitools_py.compaction import (
     AskFailed,
+    ByteLimit,
     ColdCache,
     CollapseToolExchanges,
     CompactionRequest,

@@ -33,6 +33,7 @@ from goaitools_py import (
     ChatResult,
     Compactor,
     KeepRecentTurns,
+    Limits,
     MessageLimit,
     TextDelta,
     ToolContext,
@@ -572,7 +573,7 @@ class World:
             fields["context"] = step.context
         if step.compactor is not None:
             fields["compactor"] = step.compactor
-        return {**fields, "max_iterations": step.max_iterations}
+        return {**fields, "limits": Limits(max_iterations=step.max_iterations)}
 
     def _keep(self, blob: bytes) -> None:
         number = self.before("checkpoint")

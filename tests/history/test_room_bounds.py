@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import Chat, TurnError, event, tool, user
+from goaitools_py import Chat, Limits, TurnError, event, tool, user
 from goaitools_py.backends.base import BackendError
 from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.base.values import replace
@@ -39,7 +39,7 @@ def broken_off(wire: str, *script: Any, **fields: Any) -> ConversationState:
     chat = Chat(ScriptedBackend("Hi.", *script, BackendError("down", status=503), wire=wire), tools=[look])
     state = chat.chat(user="Hello.").state
     with pytest.raises(TurnError) as caught:
-        chat.chat_with_state(state, user="Look.", max_iterations=2 * MANY, **fields)
+        chat.chat_with_state(state, user="Look.", limits=Limits(max_iterations=2 * MANY), **fields)
     return load_state(caught.value.state)
 
 

@@ -18,6 +18,7 @@ import pytest
 
 from goaitools_py import (
     ChatResult,
+    Limits,
     ModelReplied,
     ModelSettings,
     ProviderRejectedError,
@@ -40,7 +41,7 @@ def chat(llama: str, face: Any, wire: str) -> Iterator[Any]:
     """A chat that speaks the test's wire with llama-server."""
     base_url = llama + ("" if wire == "anthropic" else "/v1")
     backend = face.backend("tiny", wire=wire, base_url=base_url, api_key="none", max_retries=0)
-    yield face.chat(backend, system=SYSTEM, max_iterations=2)
+    yield face.chat(backend, system=SYSTEM, limits=Limits(max_iterations=2))
     if face.is_async:
         face.run(backend.aclose())
     else:
@@ -186,14 +187,17 @@ def test_a_reasoning_item_keeps_its_content(chat: Any, run: Any, wire: str) -> N
 def test_an_answer_cut_anywhere(chat: Any, run: Any, wire: str) -> None:
     """Wherever the output limit cuts a reply, inside a call too, the conversation goes on."""
     tools = [get_score]
-    whole = {n: chat.chat_with_state(None, tools=tools, max_iterations=1, **turn(n)) for n in range(TURNS)}
+    whole = {
+        n: chat.chat_with_state(None, tools=tools, limits=Limits(max_iterations=1), **turn(n))
+        for n in range(TURNS)
+    }
     called = needed([n for n in whole if whole[n].tool_log], "tool call")
     n = min(called, key=lambda n: whole[n].usage.output_tokens)
 
     statuses, is_inside = set(), False
     for limit in range(2, min(120, whole[n].usage.output_tokens), 3):
-        cut = run(chat, tools=tools, max_iterations=1, **turn(n, limit=limit))
-        after = run(chat, cut.state, tools=tools, max_iterations=1, **turn(n + 1, limit=16))
+        cut = run(chat, tools=tools, limits=Limits(max_iterations=1), **turn(n, limit=limit))
+        after = run(chat, cut.state, tools=tools, limits=Limits(max_iterations=1), **turn(n + 1, limit=16))
         statuses.add(cut.status)
         is_inside |= any(warning.code == "calls_dropped" for warning in cut.warnings)
         is_inside |= any(record.result != "7 points" for record in cut.tool_log)

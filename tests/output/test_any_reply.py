@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from goaitools_py import Chat, ChatResult, tool
+from goaitools_py import Chat, ChatResult, Limits, tool
 from goaitools_py.backends.base import BackendError
 from goaitools_py.base import rawjson
 from goaitools_py.output import Output, OutputError
@@ -89,7 +89,7 @@ def test_nothing_is_lost(wire: str, seed: int) -> None:
     """Twelve calls: typed and plain turns, resumes with a type and without one."""
     script = Script(seed)
     backend = ScriptedBackend(*[script] * 400, wire=wire)
-    chat = Chat(backend, tools=[look], max_iterations=6)
+    chat = Chat(backend, tools=[look], limits=Limits(max_iterations=6))
     state: bytes | None = None
     outcomes: set[str] = set()
     for number in range(12):

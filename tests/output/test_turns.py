@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel
 
-from goaitools_py import Approve, AsyncChat, Chat, ChatResult, ModelSettings, TextDelta, tool
+from goaitools_py import Approve, AsyncChat, Chat, ChatResult, Limits, ModelSettings, TextDelta, tool
 from goaitools_py.backends.base import BackendError
 from goaitools_py.base import rawjson
 from goaitools_py.output import Output, OutputDelta, OutputError
@@ -303,12 +303,17 @@ def test_an_answer_is_not_paid_for_twice(wire: str) -> None:
 def test_a_limit_ends_the_attempts(wire: str) -> None:
     """A turn at its limit is asked once more without a check of its answer, or raises."""
     chat, _ = desk(wire, BAD, BAD)
-    result = chat.chat(user="Judge.", output_type=Output(Verdict, retries=5), max_iterations=1)
+    result = chat.chat(user="Judge.", output_type=Output(Verdict, retries=5), limits=Limits(max_iterations=1))
     assert (result.status, result.output) == ("limited", None)
 
     chat, _ = desk(wire, BAD)
     with pytest.raises(LimitExceededError) as error:
-        chat.chat(user="J.", output_type=Output(Verdict, retries=5), max_iterations=1, on_limit="raise")
+        chat.chat(
+            user="J.",
+            output_type=Output(Verdict, retries=5),
+            limits=Limits(max_iterations=1),
+            on_limit="raise",
+        )
     assert inspect_state(error.value.state).status == "failed"
 
 

@@ -19,6 +19,7 @@ from goaitools_py import (
     Chat,
     ChatResult,
     CheckpointError,
+    Limits,
     Message,
     Tool,
     ToolContext,
@@ -69,7 +70,9 @@ class Colour:
     def chat(self, backend: Any, **defaults: Any) -> Any:
         """A chat whose tools run one after another in this thread."""
         made = AsyncChat if self.is_async else Chat
-        return made(backend, tool_threads=False, timeout=None, max_iterations=10_000, **defaults)
+        return made(
+            backend, tool_threads=False, timeout=None, limits=Limits(max_iterations=10_000), **defaults
+        )
 
     def backend(self, wire: Wire, model: str, **options: Any) -> Any:
         """A backend of this colour over the wire's official SDK."""

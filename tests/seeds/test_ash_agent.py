@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from goaitools_py import Chat, ToolContext, user
+from goaitools_py import Chat, Limits, ToolContext, user
 from goaitools_py.states import export_state, inspect_state, read_history, state_to_text
 from goaitools_py.testing import Calls, ScriptedBackend
 
@@ -80,7 +80,7 @@ def test_a_turn_that_exceeds_its_iterations_says_so() -> None:
     """`exceeded_max_iterations?`: the turn ends with an answer and the status "limited"."""
     chat = Chat(ScriptedBackend(*[Calls([("find", {"topic": "x"})])] * 3, "Enough."), tools=[find])
 
-    result = chat.chat(user="Find all.", deps={"shelf": "1"}, max_iterations=2)
+    result = chat.chat(user="Find all.", deps={"shelf": "1"}, limits=Limits(max_iterations=2))
 
     assert result.status == "limited"
     assert read_history(result.state).turns[0].facts["status"] == "limited"

@@ -11,6 +11,7 @@ from goaitools_py import (
     Chat,
     Compactor,
     DropOldest,
+    Limits,
     MessageLimit,
     StateProviderError,
     TokenLimit,
@@ -110,7 +111,7 @@ def test_max_tool_iterations() -> None:
 
     backend = ScriptedBackend(Calls([("look", {})]), Calls([("look", {})]), "I give up.")
 
-    result = Chat(backend, tools=[look]).chat(user="Look.", max_iterations=2)
+    result = Chat(backend, tools=[look]).chat(user="Look.", limits=Limits(max_iterations=2))
 
     assert (result.text, result.status) == ("I give up.", "limited")
 

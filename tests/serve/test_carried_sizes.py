@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import ByteLimit, Compactor, KeepRecentTurns
+from goaitools_py import Compactor, KeepRecentTurns
 from goaitools_py.backends import BackendError
+from goaitools_py.compaction import ByteLimit
 from goaitools_py.seal import Encrypted, Key, Keyring, Signed
 from goaitools_py.serve import ServeLimits
 

@@ -159,7 +159,7 @@ class Attempt:
             "settings": self._settings(),
             "sticky_settings": step.sticky,
             "compactor": compactor,
-            "max_iterations": step.iterations,
+            "limits": Limits(max_iterations=step.iterations),
             "on_limit": step.on_limit,
             "tool_errors": step.tool_errors,
             "on_checkpoint": self._checkpoint,

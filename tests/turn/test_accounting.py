@@ -449,7 +449,7 @@ def test_the_provider_counts_what_a_turn_would_send(face: Any, sim: Any) -> None
 @COUNTING
 def test_counting_changes_and_costs_nothing(face: Any, sim: Any) -> None:
     """Settings that are no part of the prompt stay out of the request, and no model is asked."""
-    chat = face.on(sim, max_iterations=3)
+    chat = face.on(sim, limits=Limits(max_iterations=3))
 
     assert count(face, chat, None, user="Hello.") > 0
     (request,) = sim.requests

@@ -22,6 +22,7 @@ from goaitools_py import (
     Deny,
     GoAIToolsError,
     KeepRecentTurns,
+    Limits,
     MessageLimit,
     ModelSettings,
     ToolContext,
@@ -152,7 +153,7 @@ SCRIPTS: dict[str, tuple[list[Any], dict[str, Any]]] = {
         {},
     ),
     "cut calls": ([calls("whisper", finish="length")], {}),
-    "limit": ([calls("whisper")], {"max_iterations": 1, "on_limit": "raise"}),
+    "limit": ([calls("whisper")], {"limits": Limits(max_iterations=1), "on_limit": "raise"}),
     "checkpoint": ([calls("whisper")], {"on_checkpoint": lambda blob: 1 / 0}),
     "compactor": ([], {"compactor": Compactor(MessageLimit(1), lambda request: {"canary-reply": 1})}),
 }

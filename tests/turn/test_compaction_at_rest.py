@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from goaitools_py import (
-    ByteLimit,
     Compactor,
     DropOldest,
     KeepRecentTurns,
@@ -21,6 +20,7 @@ from goaitools_py import (
     tool,
 )
 from goaitools_py.compaction import (
+    ByteLimit,
     ColdCache,
     CompactionRequest,
     ContextWindow,

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from goaitools_py import Timeouts
 from goaitools_py.compaction import Compactor, MessageLimit, Summarize
 from goaitools_py.sim import Reply
 from goaitools_py.testing import ScriptedBackend
@@ -50,7 +51,7 @@ def test_another_backend_is_told_the_output_limit(face: Any, sim: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "times", [{"first_delta_timeout": 2.0}, {"first_delta_timeout": 2.0, "timeout": 60.0}]
+    "times", [{"timeout": Timeouts(first_delta=2.0)}, {"timeout": Timeouts(turn=60.0, first_delta=2.0)}]
 )
 def test_a_question_has_no_first_delta(face: Any, times: dict[str, float]) -> None:
     """It is answered in one piece, and has the time of the call or of the turn for that."""

@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import AsyncChat, DeadlineExceededError, ProviderUnavailableError, RateLimitError, tool
+from goaitools_py import (
+    AsyncChat,
+    DeadlineExceededError,
+    ProviderUnavailableError,
+    RateLimitError,
+    Timeouts,
+    tool,
+)
 from goaitools_py.sim import Fault, Reply
 from goaitools_py.states import inspect_state
 from goaitools_py.testing import Calls, ScriptedBackend
@@ -199,7 +206,7 @@ def test_there_is_no_deadline_without_a_timeout(face: Any, sim: Any, clock: Any)
         clock.advance(1e9)
         return "gold"
 
-    chat = face.on(sim, tools=[dig], timeout=None, tool_timeout=None)
+    chat = face.on(sim, tools=[dig], timeout=Timeouts(turn=None, tool=None))
     sim.push(Reply.calls(("dig", '{"depth":1}')))
 
     assert chat.chat(user="Dig.").status == "complete"

@@ -23,6 +23,7 @@ from goaitools_py import (
     StreamInterruptedError,
     Summarize,
     TextDelta,
+    Timeouts,
     tool,
 )
 from goaitools_py.backends.base import BackendError, ModelRequest, ResponseHead
@@ -39,7 +40,7 @@ from ._stalling import STALL, Script, StallingServer, Words
 SHORT = 0.1
 """Seconds that a stalled server is waited for."""
 
-PERSISTENT: dict[str, Any] = {"max_retries": 50, "timeout": None}
+PERSISTENT: dict[str, Any] = {"max_retries": 50}
 """For a turn under the test's clock, where pauses between tries take no time."""
 
 TICK = 0.02
@@ -126,7 +127,7 @@ def test_a_whole_body_whose_end_does_not_come_is_kept(
     """An answer that is paid for and there is taken, though the connection never says that it is over."""
     server.then = lambda _: [words.body, STALL]
 
-    result = run(on(call_timeout=SHORT, **PERSISTENT), user="Tell me a story.")
+    result = run(on(timeout=Timeouts(turn=None, call=SHORT), **PERSISTENT), user="Tell me a story.")
 
     assert (result.status, result.text) == ("complete", "Once upon a time.")
 
@@ -138,7 +139,11 @@ def test_a_whole_stream_whose_end_does_not_come_is_kept(
     """A finish reason makes a reply whole; the last event is waited for only as long as there is time."""
     server.then = lambda _: [words.whole(stream=True).removesuffix(words.last), STALL]
 
-    result = on(call_timeout=SHORT, **PERSISTENT).start(None, user="Tell me a story.").result()
+    result = (
+        on(timeout=Timeouts(turn=None, call=SHORT), **PERSISTENT)
+        .start(None, user="Tell me a story.")
+        .result()
+    )
 
     assert (result.status, result.text) == ("complete", "Once upon a time.")
 
@@ -156,7 +161,7 @@ def test_a_wait_that_is_far_too_long_is_refused_at_once(face: Any, sim: Any, run
     assert len(sim.requests) == 1
 
 
-# ----------------------------------------------------------------------------------------- call_timeout
+# ------------------------------------------------------------------------------------------ Timeouts.call
 
 
 def test_a_call_that_takes_too_long_is_tried_again(
@@ -168,7 +173,7 @@ def test_a_call_that_takes_too_long_is_tried_again(
     server.push([STALL], [begins, STALL])
     server.then = lambda _: [good]
 
-    result = run(on(call_timeout=SHORT, **PERSISTENT), user="Tell me a story.")
+    result = run(on(timeout=Timeouts(turn=None, call=SHORT), **PERSISTENT), user="Tell me a story.")
 
     assert (result.status, result.text) == ("complete", "Once upon a time.")
     assert sorted(server.end() for _ in range(3)) == ["client left", "client left", "whole"]
@@ -182,17 +187,15 @@ def test_a_call_that_always_takes_too_long_says_which_time_passed(
     """The error names the option, is retryable, and `resume` goes on from its state."""
     begins = words.lead if run.is_streamed else words.body[:20]
     server.push([begins, STALL], [words.whole(stream=False)])
-    chat = on(call_timeout=SHORT)
+    chat = on(timeout=Timeouts(call=SHORT))
 
-    with pytest.raises(
-        ProviderUnavailableError, match=r"call_timeout=0\.1 s.*a larger call_timeout"
-    ) as caught:
+    with pytest.raises(ProviderUnavailableError, match=r"Timeouts\(call=0\.1\) s.*a larger limit") as caught:
         run(chat, user="Tell me a story.")
     err = caught.value
 
     assert err.retryable
     assert (roles(err.state), users(err.state)) == (["user"], ["Tell me a story."])
-    assert chat.resume(err.state, call_timeout=None).text == "Once upon a time."
+    assert chat.resume(err.state, timeout=Timeouts(call=None)).text == "Once upon a time."
 
 
 def test_a_call_that_takes_too_long_behind_a_word_is_not_tried_again(
@@ -200,10 +203,12 @@ def test_a_call_that_takes_too_long_behind_a_word_is_not_tried_again(
 ) -> None:
     """What was shown cannot be taken back: the error carries it and says which time passed."""
     server.then = lambda _: [words.lead + words.first, STALL]
-    chat = on(call_timeout=SHORT, **PERSISTENT)
+    chat = on(timeout=Timeouts(turn=None, call=SHORT), **PERSISTENT)
     turn = chat.start(None, user="Tell me a story.")
 
-    with pytest.raises(StreamInterruptedError, match=r"did not end within call_timeout=0\.1 s") as caught:
+    with pytest.raises(
+        StreamInterruptedError, match=r"not end within timeout=Timeouts\(call=0\.1\) s"
+    ) as caught:
         turn.result()
     err = caught.value
 
@@ -211,15 +216,15 @@ def test_a_call_that_takes_too_long_behind_a_word_is_not_tried_again(
 
     assert err.retryable
     assert err.partial_text == "Once "
-    assert chat.resume(err.state, call_timeout=None).text == "Once upon a time."
+    assert chat.resume(err.state, timeout=Timeouts(call=None)).text == "Once upon a time."
 
 
 def test_pings_do_not_prolong_a_call(face: Any, sim: Any, run: Any) -> None:
     """A body that only keeps itself alive is out of time like one that says nothing."""
-    chat = face.on(sim, call_timeout=SHORT, timeout=20)
+    chat = face.on(sim, timeout=Timeouts(turn=20, call=SHORT))
     sim.push(Fault.pings(after=1))
 
-    with pytest.raises(ProviderUnavailableError, match="call_timeout") as caught:
+    with pytest.raises(ProviderUnavailableError, match=r"Timeouts\(call=") as caught:
         run(chat, user="Hello.")
 
     assert caught.value.retryable
@@ -234,7 +239,7 @@ def test_each_call_of_a_turn_has_its_own_time(face: Any, sim: Any, run: Any, clo
         clock.advance(100)
         return "gold"
 
-    chat = face.on(sim, tools=[dig], call_timeout=60, tool_threads=False)
+    chat = face.on(sim, tools=[dig], timeout=Timeouts(call=60), tool_threads=False)
     sim.push(Reply.calls(("dig", '{"depth":1}')), Reply.calls(("dig", '{"depth":2}')))
 
     assert run(chat, user="Dig.").status == "complete"
@@ -257,7 +262,7 @@ def test_a_question_of_a_strategy_takes_no_longer_than_a_call(
     server.then = lambda _: [words.body[:20], STALL] if begins else [STALL]
 
     with pytest.raises(CompactionError, match="call_timeout"):
-        on(call_timeout=SHORT).compact_state(state, Compactor(MessageLimit(1), strategy))
+        on(timeout=Timeouts(call=SHORT)).compact_state(state, Compactor(MessageLimit(1), strategy))
 
     assert [server.end() for _ in range(4)] == ["whole"] * 3 + ["client left"]
 
@@ -270,14 +275,14 @@ def test_a_question_that_took_too_long_is_asked_again(
     state = on().run_turns(None, ["One. " * 90, "Two.", "Three."]).state
     server.push([STALL])
 
-    report = on(call_timeout=SHORT, **PERSISTENT).compact_state(
+    report = on(timeout=Timeouts(turn=None, call=SHORT), **PERSISTENT).compact_state(
         state, Compactor(MessageLimit(1), Summarize(keep_turns=1))
     )
 
     assert report.outcome == "compacted"
 
 
-# ---------------------------------------------------------------------------------- first_delta_timeout
+# ----------------------------------------------------------------------------------- Timeouts.first_delta
 
 
 def test_a_stream_that_does_not_begin_is_tried_again(
@@ -286,7 +291,7 @@ def test_a_stream_that_does_not_begin_is_tried_again(
     """Neither headers nor the events that lead a stream in are a beginning."""
     server.push([STALL], [words.lead, STALL])
     server.then = lambda _: [words.whole(stream=True)]
-    chat = on(first_delta_timeout=SHORT, **PERSISTENT)
+    chat = on(timeout=Timeouts(turn=None, first_delta=SHORT), **PERSISTENT)
 
     result = chat.start(None, user="Tell me a story.").result()
 
@@ -296,11 +301,11 @@ def test_a_stream_that_does_not_begin_is_tried_again(
 
 def test_pings_are_no_beginning(face: Any, sim: Any) -> None:
     """A stream that only keeps itself alive has not begun."""
-    chat = face.on(sim, first_delta_timeout=SHORT, timeout=20)
+    chat = face.on(sim, timeout=Timeouts(turn=20, first_delta=SHORT))
     sim.push(Fault.pings(after=LEAD[sim.wire]))
 
     with pytest.raises(
-        ProviderUnavailableError, match=r"did not begin within first_delta_timeout=0\.1 s"
+        ProviderUnavailableError, match=r"did not begin within timeout=Timeouts\(first_delta=0\.1\) s"
     ) as caught:
         chat.start(None, user="Hello.").result()
 
@@ -311,7 +316,9 @@ def test_pings_are_no_beginning(face: Any, sim: Any) -> None:
 def test_a_stream_that_has_begun_may_pause(on: Any, server: StallingServer, words: Words, clock: Any) -> None:
     """The time until the first delta is no limit for anything after it."""
     server.then = lambda _: [words.lead + words.first, pause, words.rest]
-    turn = on(first_delta_timeout=SHORT, **PERSISTENT).start(None, user="Tell me a story.")
+    turn = on(timeout=Timeouts(turn=None, first_delta=SHORT), **PERSISTENT).start(
+        None, user="Tell me a story."
+    )
 
     said = [event.text for event in turn if isinstance(event, TextDelta)]
 
@@ -338,7 +345,11 @@ def test_a_call_is_a_beginning_too(
 
     server.then = script
 
-    result = on(first_delta_timeout=SHORT, tools=[dig], **PERSISTENT).start(None, user="Dig.").result()
+    result = (
+        on(timeout=Timeouts(turn=None, first_delta=SHORT), tools=[dig], **PERSISTENT)
+        .start(None, user="Dig.")
+        .result()
+    )
 
     assert [record.result for record in result.tool_log] == ["gold"]
 
@@ -349,7 +360,7 @@ def test_a_reply_that_is_not_streamed_has_no_first_delta(
     """A chat's default for its streams does not break its other calls, whose bodies come all at once."""
     server.push([pause, words.body])
 
-    result = on(first_delta_timeout=SHORT).chat(user="Tell me a story.")
+    result = on(timeout=Timeouts(first_delta=SHORT)).chat(user="Tell me a story.")
 
     assert result.text == "Once upon a time."
     assert len(server.requests) == 1
@@ -358,7 +369,7 @@ def test_a_reply_that_is_not_streamed_has_no_first_delta(
 def test_the_turns_own_end_is_named_first(on: Any, server: StallingServer) -> None:
     """Where the turn's time is up too, nothing is tried again and the error is the deadline's."""
     server.push([STALL])
-    chat = on(timeout=SHORT, call_timeout=SHORT, first_delta_timeout=SHORT, max_retries=3)
+    chat = on(timeout=Timeouts(turn=SHORT, call=SHORT, first_delta=SHORT), max_retries=3)
 
     with pytest.raises(DeadlineExceededError):
         chat.start(None, user="Hello.").result()

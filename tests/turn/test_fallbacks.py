@@ -138,7 +138,7 @@ def test_limits_and_costs_count_on(face: Face) -> None:
 def test_a_limit_that_the_first_provider_has_reached_holds(face: Face, limits: Any, calls: int) -> None:
     """The next provider is asked for one last answer, without tools; or the turn ends with the error."""
     ran.clear()
-    fields = {"limits": limits} if limits else {"max_iterations": 1}
+    fields = {"limits": limits} if limits else {"limits": Limits(max_iterations=1)}
     own = ScriptedBackend(CALL, down(), model="a")
     other = ScriptedBackend(CALL, wire="anthropic", model="b")
     chat = face.chat(own, tools=[look], fallbacks=[other], **fields)

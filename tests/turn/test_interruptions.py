@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import AsyncChat, AsyncTurn, Chat, TextDelta, ToolFinished, ToolStarted, tool
+from goaitools_py import AsyncChat, AsyncTurn, Chat, TextDelta, Timeouts, ToolFinished, ToolStarted, tool
 from goaitools_py.sim import Fault, Reply
 from goaitools_py.states import inspect_state, read_history, state_messages
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
@@ -111,7 +111,7 @@ def test_a_cancelled_tool_is_unknown(sim: Any) -> None:
         await cancelled_at(turn, ToolStarted)
         return await chat.resume(turn.state)
 
-    result = on_a_loop(sim, body, tools=[dig], tool_timeout=None)
+    result = on_a_loop(sim, body, tools=[dig], timeout=Timeouts(tool=None))
 
     assert was_cancelled == [True]
     assert [r.flag for r in result.tool_log] == ["unknown"]

@@ -19,7 +19,7 @@ RED = ("get_score", '{"team":"Red"}')
 
 def test_the_last_call_forbids_tools_with_the_same_tools(face: Any, sim: Any, run: Any, scores: Any) -> None:
     """At `max_iterations` the model is asked once more: equal tool bytes, `tool_choice: none`."""
-    chat = face.on(sim, tools=[scores.get_score], max_iterations=2)
+    chat = face.on(sim, tools=[scores.get_score], limits=Limits(max_iterations=2))
     sim.push(Reply.calls(RED), Reply.calls(RED), Reply.text("So far: 7."))
 
     result = run(chat, user="Keep looking.")
@@ -34,7 +34,7 @@ def test_the_last_call_forbids_tools_with_the_same_tools(face: Any, sim: Any, ru
 
 def test_calls_that_come_anyway_are_not_run(face: Any, sim: Any, run: Any, scores: Any) -> None:
     """A model that calls although it may not leaves a history in which each call is answered."""
-    chat = face.on(sim, tools=[scores.get_score], max_iterations=1)
+    chat = face.on(sim, tools=[scores.get_score], limits=Limits(max_iterations=1))
     sim.push(Reply.calls(RED), Reply.calls(RED, text="One more."), Reply.text("Hello."))
 
     result = run(chat, user="Keep looking.")
@@ -51,7 +51,7 @@ def test_calls_that_come_anyway_are_not_run(face: Any, sim: Any, run: Any, score
 
 def test_a_limit_can_raise(face: Any, sim: Any, run: Any, scores: Any) -> None:
     """With `on_limit="raise"` the turn stops with its results, and `resume` goes on from them."""
-    chat = face.on(sim, tools=[scores.get_score], max_iterations=1, on_limit="raise")
+    chat = face.on(sim, tools=[scores.get_score], limits=Limits(max_iterations=1), on_limit="raise")
     sim.push(Reply.calls(RED))
 
     with pytest.raises(LimitExceededError) as caught:
@@ -141,7 +141,7 @@ def test_a_resumed_turn_counts_what_it_has_used(face: Any, sim: Any, scores: Any
 
 def test_a_turn_that_fails_at_its_limit_has_its_last_answer(face: Any, sim: Any, scores: Any) -> None:
     """Resumed, it is asked for the last answer, and may not call again."""
-    chat = face.on(sim, tools=[scores.get_score], max_iterations=2)
+    chat = face.on(sim, tools=[scores.get_score], limits=Limits(max_iterations=2))
     sim.push(Reply.calls(RED), Reply.calls(RED), Fault.server_error(), Reply.text("So far: 7."))
     with pytest.raises(ProviderUnavailableError) as caught:
         chat.chat(user="Keep looking.")

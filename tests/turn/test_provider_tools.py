@@ -14,6 +14,7 @@ from goaitools_py import (
     Deny,
     Image,
     KeepRecentTurns,
+    Limits,
     MessageLimit,
     ProviderTool,
     ToolReturn,
@@ -354,7 +355,7 @@ def test_calls_that_come_although_none_was_allowed(face: Any, run: Any, kind: st
     look = responses_answer({**LOOK, "call_id": "c9"})
     bench = Bench(face, look, asks(kind), "Well.")
 
-    limited = run(bench.chat, user="Go.", max_iterations=1)
+    limited = run(bench.chat, user="Go.", limits=Limits(max_iterations=1))
     result = run(bench.chat, limited.state, user="And now?")
 
     assert limited.status == "limited"

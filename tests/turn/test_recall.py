@@ -10,6 +10,7 @@ from goaitools_py import (
     NO_COMPACTION,
     Compactor,
     KeepRecentTurns,
+    Limits,
     Summarize,
     TokenLimit,
     TurnLimit,
@@ -136,7 +137,7 @@ def test_no_page_has_a_turn_of_another_page(face: Face) -> None:
     steps = [Calls([("recall", {"query": "door room", "page": page})]) for page in range(1, 16)]
     chat, state = _talk(face, "openai", *steps, "Done.", talk=talk)
 
-    result = chat.chat_with_state(state, user="Which doors are there?", max_iterations=20)
+    result = chat.chat_with_state(state, user="Which doors are there?", limits=Limits(max_iterations=20))
 
     assert result.recall is not None
     pages = [one.result for one in result.tool_log]

@@ -512,8 +512,7 @@ class Conversation(RuleBasedStateMachine):
             "tool_threads": False,
             "on_checkpoint": self._keep,
             "compactor": COMPACTORS.get(plan.compactor),
-            "max_iterations": plan.max_iterations,
-            "limits": Limits(max_tool_calls=plan.max_calls),
+            "limits": Limits(max_iterations=plan.max_iterations, max_tool_calls=plan.max_calls),
             "on_limit": plan.on_limit,
             "tool_errors": plan.tool_errors,
         }

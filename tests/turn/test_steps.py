@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import Approve, LimitExceededError, ProviderUnavailableError, event, tool
+from goaitools_py import Approve, LimitExceededError, Limits, ProviderUnavailableError, event, tool
 from goaitools_py.sim import Fault, Reply
 from goaitools_py.states import Step, inspect_state
 
@@ -144,7 +144,7 @@ def test_a_step_waits_for_answers(face: Any, sim: Any) -> None:
 @pytest.mark.parametrize("on_limit", ["answer", "raise"])
 def test_limits_count_over_all_steps(face: Any, sim: Any, scores: Any, on_limit: str) -> None:
     """`max_iterations` is that of the turn, however many steps it has."""
-    chat = face.on(sim, tools=[scores.get_score], max_iterations=2, on_limit=on_limit)
+    chat = face.on(sim, tools=[scores.get_score], limits=Limits(max_iterations=2), on_limit=on_limit)
     sim.push(Reply.calls(RED), Reply.calls(RED), Reply.text("So far: 7."))
 
     steps = walk(chat, None, user="Keep looking.")

@@ -139,7 +139,7 @@ def test_a_limited_turn_is_finished_too(face: Any, wire: str) -> None:
     """At its limit a turn ends with a status of its own, which the second delivery gets as well."""
     desk = Desk(face, wire)
     desk.script([look("a")], "Enough.")
-    first = desk.chat(max_iterations=1).chat(user="Look.", turn_id="m1")
+    first = desk.chat(limits=Limits(max_iterations=1)).chat(user="Look.", turn_id="m1")
 
     second = again(desk, first.state, user="Look.", turn_id="m1")
 
@@ -150,7 +150,7 @@ def test_calls_that_came_anyway_do_not_hide_the_reply(face: Any, wire: str) -> N
     """A last reply with calls that were not allowed has its text, from the history and from the ring."""
     desk = Desk(face, wire)
     desk.backend.then(Calls([look("a")]), Calls([look("b")], text="One more."), "Two.")
-    first = desk.chat(max_iterations=1).chat(user="Look.", turn_id="m1")
+    first = desk.chat(limits=Limits(max_iterations=1)).chat(user="Look.", turn_id="m1")
     later = desk.chat().chat_with_state(first.state, user="And?", compactor=CUT)
 
     assert (first.status, first.text) == ("limited", "One more.")
@@ -518,7 +518,7 @@ def test_a_turn_that_raised_at_its_limit_goes_on(face: Any, wire: str) -> None:
     desk = Desk(face, wire)
     desk.script([look("a")], "Done.")
     with pytest.raises(LimitExceededError) as caught:
-        desk.chat(max_iterations=1, on_limit="raise").chat(user="Look.", turn_id="m1")
+        desk.chat(limits=Limits(max_iterations=1), on_limit="raise").chat(user="Look.", turn_id="m1")
 
     result = desk.chat().chat_with_state(caught.value.state, user="Look.", turn_id="m1")
 

@@ -806,7 +806,9 @@ def test_a_denial_survives_a_failure_of_the_new_turn(face: Any, sim: Any, wire: 
 
 
 @pytest.mark.parametrize(
-    "fields", [{"max_iterations": 1}, {"limits": Limits(max_tokens=1)}], ids=["iterations", "tokens"]
+    "fields",
+    [{"limits": Limits(max_iterations=1)}, {"limits": Limits(max_tokens=1)}],
+    ids=["iterations", "tokens"],
 )
 def test_a_turn_that_waits_at_its_limit_ends_there(
     face: Any, wire: str, run: Any, fields: dict[str, Any]
@@ -828,7 +830,7 @@ def test_an_approval_gives_no_further_calls(face: Any, wire: str) -> None:
     """With `on_limit="raise"` the approved call runs, and the turn ends at the limit it had reached; a
     resume of that goes on by one more reply."""
     desk = Desk(face, wire)
-    chat = desk.chat(max_iterations=1, on_limit="raise")
+    chat = desk.chat(limits=Limits(max_iterations=1), on_limit="raise")
     desk.script([pay(5)], "Paid.")
     waiting = chat.chat(user="Pay.")
 
@@ -867,7 +869,9 @@ def test_a_resumed_turn_can_reach_its_limit(face: Any, wire: str) -> None:
     desk.script([look("a")], "Done.")
 
     with pytest.raises(LimitExceededError) as caught:
-        desk.chat(max_iterations=2, on_limit="raise").resume(waiting.state, {ids(waiting)[0]: Approve()})
+        desk.chat(limits=Limits(max_iterations=2), on_limit="raise").resume(
+            waiting.state, {ids(waiting)[0]: Approve()}
+        )
     result = desk.chat().resume(caught.value.state)
 
     assert desk.effects == ["pay 5", "look a"]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from goaitools_py import (
+    UNSET,
     Chat,
     ChatOptions,
     Compactor,
@@ -18,6 +19,7 @@ from goaitools_py import (
     Limits,
     MessageLimit,
     ModelSettings,
+    Timeouts,
     user,
 )
 from goaitools_py.seal import Key, Keyring, Signed
@@ -42,15 +44,9 @@ OF_ANOTHER_TYPE: list[tuple[str, Any, str]] = [
     ("compactor", MessageLimit(5), r"Compactor, not MessageLimit.*Compactor\(trigger, strategy\)"),
     ("compactor", KeepRecentTurns(5), r"Compactor, not KeepRecentTurns.*Compactor\(trigger, strategy\)"),
     ("compactor", Compactor, r"Compactor, not the class Compactor.*Compactor\(trigger, strategy\)"),
-    ("max_iterations", None, "positive int.*None"),
-    ("max_iterations", True, "positive int.*bool"),
-    ("max_iterations", 2.5, "positive int.*float"),
     ("limits", {"max_tokens": 5}, r"Limits, not dict.*Limits\("),
     ("timeout", "5", "seconds, not str; pass None"),
     ("timeout", True, "seconds, not bool; pass None"),
-    ("tool_timeout", "5", "seconds, not str; pass None"),
-    ("call_timeout", "5", "seconds, not str; pass None"),
-    ("first_delta_timeout", True, "seconds, not bool; pass None"),
     ("tool_concurrency", None, "positive int.*None"),
     ("tool_concurrency", 2.5, "positive int.*float"),
     ("tool_threads", None, "True or False.*None"),
@@ -63,7 +59,6 @@ OF_ANOTHER_TYPE: list[tuple[str, Any, str]] = [
     ("metadata", {5: SECRET}, "must be str.*int"),
 ]
 OUT_OF_BOUNDS: list[tuple[str, Any, str]] = [
-    ("max_iterations", 0, "positive int.*0"),
     ("turn_id", "", "empty.*all turns would count as the same.*None for no turn_id"),
     ("conversation_id", "", "empty.*names nothing.*None for a random one"),
     ("tool_concurrency", -1, "positive int.*-1"),
@@ -72,10 +67,7 @@ OUT_OF_BOUNDS: list[tuple[str, Any, str]] = [
     ("timeout", math.nan, "positive.*nan.*None for no limit"),
     ("timeout", math.inf, f"at most {MAX_SECONDS}.*None for no limit"),
     ("timeout", 10**400, f"at most {MAX_SECONDS}.*None for no limit"),
-    ("tool_timeout", math.inf, f"at most {MAX_SECONDS}.*None for no limit"),
-    ("tool_timeout", -math.inf, "positive.*-inf"),
-    ("call_timeout", 0, "positive.*0.*None for no limit"),
-    ("first_delta_timeout", math.inf, f"at most {MAX_SECONDS}.*None for no limit"),
+    ("timeout", -math.inf, "positive.*-inf"),
     ("conversation_id", SECRET + "\ud800", "lone surrogate"),
     ("conversation_id", SECRET * 100, f"at most {MAX_ID_CHARACTERS} characters, got 1100"),
     ("metadata", {"a": SECRET + "\ud800"}, "lone surrogate"),
@@ -143,9 +135,6 @@ def test_a_chat_checks_its_defaults_when_it_is_made(name: str) -> None:
         "compactor",
         "limits",
         "timeout",
-        "tool_timeout",
-        "call_timeout",
-        "first_delta_timeout",
         "conversation_id",
         "on_event",
         "on_checkpoint",
@@ -247,9 +236,8 @@ def test_good_values_are_taken() -> None:
             "messages": [user("Hello.")],
             "tools": (),
             "compactor": Own(),
-            "timeout": 0.001,
-            "tool_timeout": MAX_SECONDS,
-            "max_iterations": 1,
+            "timeout": Timeouts(turn=0.001, tool=MAX_SECONDS),
+            "limits": Limits(max_iterations=1),
             "conversation_id": "i" * MAX_ID_CHARACTERS,
             "metadata": {"a": "ä"},
             "deps": object(),
@@ -271,9 +259,9 @@ def test_the_longest_conversation_id_survives() -> None:
 
 def test_only_what_was_given_is_checked() -> None:
     """A turn does not pay for its chat's defaults again: they were checked when the chat was made."""
-    resolved = resolve({"timeout": "never looked at"}, {"user": "Hello."})
+    resolved = resolve({"tool_concurrency": "never looked at"}, {"user": "Hello."})
 
-    assert resolved.timeout == "never looked at"  # type: ignore[comparison-overlap]
+    assert resolved.tool_concurrency == "never looked at"  # type: ignore[comparison-overlap]
 
 
 # ------------------------------------------------------------------------------------ settings, limits
@@ -355,7 +343,9 @@ def test_settings_do_not_show_what_is_the_callers() -> None:
     assert "model='m'" in repr(settings)
 
 
-@pytest.mark.parametrize("name", ["max_tool_calls", "max_tokens", "conversation_max_tokens"])
+@pytest.mark.parametrize(
+    "name", ["max_iterations", "max_tool_calls", "max_tokens", "conversation_max_tokens"]
+)
 @pytest.mark.parametrize(
     ("value", "error", "words"),
     [("5", TypeError, "str"), (True, TypeError, "bool"), (1.5, TypeError, "float"), (0, ValueError, "0")],
@@ -365,13 +355,107 @@ def test_limits_are_checked_when_they_are_made(name: str, value: Any, error: Any
     with pytest.raises(error, match=f"{name} must be a positive int.*{words}"):
         Limits(**{name: value})
 
-    assert getattr(Limits(**{name: None}), name) is None
+    if name == "max_iterations":
+        with pytest.raises(TypeError, match="positive int, not None"):
+            Limits(max_iterations=None)  # type: ignore[arg-type]
+    else:
+        assert getattr(Limits(**{name: None}), name) is None
+    assert getattr(Limits(), name) is UNSET
+
+
+@pytest.mark.parametrize("name", ["turn", "call", "first_delta", "tool"])
+@pytest.mark.parametrize(
+    ("value", "error", "words"),
+    [
+        ("5", TypeError, "seconds, not str; pass None"),
+        (True, TypeError, "seconds, not bool; pass None"),
+        (0, ValueError, "positive.*0.*None for no limit"),
+        (-math.inf, ValueError, "positive.*-inf"),
+        (math.inf, ValueError, f"at most {MAX_SECONDS}.*None for no limit"),
+    ],
+)
+def test_timeouts_are_checked_when_they_are_made(name: str, value: Any, error: Any, words: str) -> None:
+    """A time limit is a positive number of seconds, or None for no limit."""
+    with pytest.raises(error, match=f"timeout, {name} must be.*{words}"):
+        Timeouts(**{name: value})
+
+    assert getattr(Timeouts(**{name: None}), name) is None
+    assert getattr(Timeouts(), name) is UNSET
 
 
 def test_every_option_has_its_row_in_the_table() -> None:
-    """Options, merged options and the table of defaults and checks name the same fields, in one order."""
-    assert tuple(DEFAULTS) == OPTION_NAMES == Resolved.__struct_fields__
-    assert resolve({}, {}) == Resolved(**DEFAULTS)
+    """Options and the table of defaults and checks name the same fields, in one order. A merged option has
+    the same name; three time limits and the number of iterations have fields of their own."""
+    assert tuple(DEFAULTS) == OPTION_NAMES
+    assert [name for name in Resolved.__struct_fields__ if name in OPTION_NAMES] == list(OPTION_NAMES)
+    assert {*Resolved.__struct_fields__} - {*OPTION_NAMES} == {
+        "max_iterations",
+        "call_timeout",
+        "first_delta_timeout",
+        "tool_timeout",
+    }
+    merged = resolve({}, {})
+    same = [name for name in OPTION_NAMES if name not in ("settings", "limits", "timeout")]
+    assert [getattr(merged, name) for name in same] == [DEFAULTS[name] for name in same]
+    assert (merged.settings, merged.limits, merged.max_iterations) == ({}, None, 10)
+    assert (merged.timeout, merged.call_timeout, merged.first_delta_timeout, merged.tool_timeout) == (
+        300.0,
+        None,
+        None,
+        60.0,
+    )
+
+
+TIMES = ("timeout", "call_timeout", "first_delta_timeout", "tool_timeout")
+
+
+@pytest.mark.parametrize(
+    ("chat", "call", "found"),
+    [
+        ({}, {"timeout": 30}, (30, None, None, 60.0)),
+        ({}, {"timeout": None}, (None, None, None, 60.0)),
+        ({"timeout": 20}, {}, (20, None, None, 60.0)),
+        ({"timeout": Timeouts(call=5, tool=None)}, {"timeout": 30}, (30, 5, None, None)),
+        ({"timeout": Timeouts(call=5)}, {"timeout": Timeouts(call=None, tool=1)}, (300.0, None, None, 1)),
+        ({"timeout": None}, {"timeout": Timeouts(first_delta=2)}, (None, None, 2, 60.0)),
+    ],
+)
+def test_timeouts_merge_field_by_field(chat: Any, call: Any, found: tuple[Any, ...]) -> None:
+    """A number is the turn's time, and leaves the others as they are."""
+    merged = resolve(chat, call)
+
+    assert tuple(getattr(merged, name) for name in TIMES) == found
+
+
+@pytest.mark.parametrize(
+    ("chat", "call", "iterations", "tokens", "dollars"),
+    [
+        (Limits(max_tokens=9), Limits(max_cost_usd=1), 10, 9, 1),
+        (Limits(max_tokens=9), Limits(max_tokens=None, max_iterations=3), 3, None, None),
+        (Limits(max_iterations=2, max_tokens=9), None, 10, None, None),
+        (None, Limits(max_iterations=2, max_tokens=9), 2, 9, None),
+    ],
+)
+def test_limits_merge_field_by_field(
+    chat: Limits | None, call: Limits | None, iterations: int, tokens: int | None, dollars: int | None
+) -> None:
+    """None for one limit takes it away. None for all of them leaves the default number of iterations."""
+    merged = resolve({"limits": chat}, {"limits": call})
+    limits = merged.limits or Limits(max_tokens=None, max_cost_usd=None)
+
+    assert (merged.max_iterations, limits.max_tokens, limits.max_cost_usd) == (iterations, tokens, dollars)
+    assert (merged.limits is None) is (tokens is None and dollars is None)
+
+
+def test_keywords_merge_with_the_options_of_the_same_call() -> None:
+    """As settings do."""
+    given = given_options(
+        ChatOptions(timeout=5, limits=Limits(max_tokens=4)),
+        {"timeout": Timeouts(tool=1), "limits": Limits(max_iterations=2)},
+    )
+
+    assert given["timeout"] == Timeouts(turn=5, tool=1)
+    assert given["limits"] == Limits(max_tokens=4, max_iterations=2)
 
 
 def test_the_limit_of_a_result_is_the_tools_own() -> None:

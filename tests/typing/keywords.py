@@ -32,7 +32,7 @@ def good(chat: Chat, thread: Conversation, messages: list[Message], names: dict[
     chat.chat(user=["Look.", PICTURE], settings=ModelSettings(temperature=0.2), timeout=3)
     chat.chat_with_state(None, user=PICTURE, messages=messages, metadata=names, turn_id="m-1")
     chat.start(None, user="Hello.", on_event=print, on_bad_state="raise", deps=object())
-    chat.resume(b"", {}, max_iterations=3, on_limit="raise")
+    chat.resume(b"", {}, limits=Limits(max_iterations=3), on_limit="raise")
     chat.run_turns(None, ["Hello."], timeout=UNSET, conversation_id=None)
     chat.count_tokens(None, user="Hello.", context="Noon.")
     thread.send(PICTURE, turn_id="m-1")
@@ -60,7 +60,7 @@ def of_another_type(chat: Chat, thread: Conversation) -> None:
     chat.start(None, messages=user("Hello."))  # type: ignore[call-overload]
     chat.resume(b"", on_limit="ask")  # type: ignore[call-overload]
     chat.run_turns(None, ["Hello."], metadata={"turn": 1})  # type: ignore[dict-item]
-    chat.count_tokens(None, max_iterations=1.5)  # type: ignore[arg-type]
+    chat.count_tokens(None, limits=Limits(max_iterations=1.5))  # type: ignore[arg-type]
     thread.send(5)  # type: ignore[call-overload]
     thread.send("Hello.", tool_threads="yes")  # type: ignore[call-overload]
     thread.start("Hello.", on_event="print")  # type: ignore[call-overload]
