@@ -176,11 +176,6 @@ class Limits(Given, frozen=True, kw_only=True):
         """The limits that were given, None included."""
         return _given(self)
 
-    @property
-    def limits_cost(self) -> bool:
-        """True if there is a limit on costs."""
-        return bool(self.max_cost_usd or self.conversation_max_cost_usd)
-
 
 class Timeouts(Given, frozen=True, kw_only=True):
     """Time limits in seconds. UNSET: inherited. None: no limit.
@@ -332,6 +327,21 @@ class ChatOptions(Given, frozen=True, kw_only=True):
 OPTION_NAMES: Final = ChatOptions.__struct_fields__
 
 
+class MergedLimits(Value, frozen=True, kw_only=True):
+    """The limits of a turn after merging, without the number of iterations; see `Limits`. None: no limit."""
+
+    max_tool_calls: int | None = None
+    max_tokens: int | None = None
+    conversation_max_tokens: int | None = None
+    max_cost_usd: Decimal | float | None = None
+    conversation_max_cost_usd: Decimal | float | None = None
+
+    @property
+    def limits_cost(self) -> bool:
+        """True if there is a limit on costs."""
+        return self.max_cost_usd is not None or self.conversation_max_cost_usd is not None
+
+
 class Resolved(Value, frozen=True, kw_only=True):
     """Options after merging: every field has a value, `settings` holds only the given settings.
 
@@ -358,7 +368,7 @@ class Resolved(Value, frozen=True, kw_only=True):
     context_marks: Sequence[float]
     prices: Prices | None
     max_iterations: int
-    limits: Limits | None
+    limits: MergedLimits | None
     keep_partial: bool
     on_limit: Literal["answer", "raise"]
     timeout: float | None
@@ -594,10 +604,10 @@ def resolve(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> Resolved:
 
 def _flat_limits(limits: Limits | None) -> dict[str, Any]:
     """The number of iterations, and the other limits; None without any."""
-    known = dict.fromkeys(Limits.__struct_fields__)
-    known |= {"max_iterations": _MOST_ITERATIONS, **(limits.given() if limits is not None else {})}
-    is_limited = any(value is not None for name, value in known.items() if name != "max_iterations")
-    return {"max_iterations": known["max_iterations"], "limits": Limits(**known) if is_limited else None}
+    given = limits.given() if limits is not None else {}
+    iterations = given.pop("max_iterations", _MOST_ITERATIONS)
+    is_limited = any(value is not None for value in given.values())
+    return {"max_iterations": iterations, "limits": MergedLimits(**given) if is_limited else None}
 
 
 def _flat_timeouts(timeout: Timeouts | float | None) -> dict[str, Any]:

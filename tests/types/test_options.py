@@ -27,7 +27,15 @@ from goaitools_py.states import inspect_state
 from goaitools_py.testing import ScriptedBackend
 from goaitools_py.tools import MAX_RESULT_BYTES
 from goaitools_py.types.option_help import CHAT_NAMES, MAX_ID_CHARACTERS, MAX_SECONDS
-from goaitools_py.types.options import DEFAULTS, OPTION_NAMES, Resolved, check_options, given_options, resolve
+from goaitools_py.types.options import (
+    DEFAULTS,
+    OPTION_NAMES,
+    MergedLimits,
+    Resolved,
+    check_options,
+    given_options,
+    resolve,
+)
 
 SECRET = "sesame-open"
 
@@ -441,7 +449,7 @@ def test_limits_merge_field_by_field(
 ) -> None:
     """None for one limit takes it away. None for all of them leaves the default number of iterations."""
     merged = resolve({"limits": chat}, {"limits": call})
-    limits = merged.limits or Limits(max_tokens=None, max_cost_usd=None)
+    limits = merged.limits or MergedLimits()
 
     assert (merged.max_iterations, limits.max_tokens, limits.max_cost_usd) == (iterations, tokens, dollars)
     assert (merged.limits is None) is (tokens is None and dollars is None)
