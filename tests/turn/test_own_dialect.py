@@ -38,7 +38,7 @@ from goaitools_py.testing._reply_shapes import SHAPES
 
 from ..conftest import Face
 from ..history._damage import Words
-from ..test_dialect_contract import samples_of
+from ..testing.test_dialect_contract import samples_of
 
 WIRE = "of-another-package"
 
