@@ -18,8 +18,8 @@ from .history.redact.redaction import RedactedPlace, Redaction, redact_state
 from .history.stored_states import load_state, save_state, upgrade_state, verify_state
 from .history.transcript import History, HistoryCall, HistoryIteration, HistoryMatch, HistoryTurn
 from .history.transcript_json import HISTORY_SCHEMA, RESULT_SCHEMA
-from .history.translate.door import Conversion, convert_state
-from .history.translate.losses import Loss, LossKind
+from .history.translate.entries import Loss, LossKind
+from .history.translate.state import Conversion, convert_state
 from .history.turns import read_history, to_markdown
 from .state.blob_header import FORMAT_VERSIONS
 from .state.whole_blobs import state_from_text, state_to_text

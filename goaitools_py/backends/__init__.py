@@ -3,6 +3,9 @@
 Owns: the public names of the backends, and the names that a dialect of your own needs. Must never know: the
 engine, a state.
 
+Begin with `base.py`: it has the two protocols, `Dialect` and `Backend`. Each provider API has a folder, which
+begins with its `dialect.py`. `wire/` has code for several provider APIs, and `http/` sends the requests.
+
 Importing this package imports no SDK; making a backend does. The names that only a dialect of your own needs
 are loaded when they are asked for.
 """

@@ -1,6 +1,7 @@
 """Dialects by the name of their provider API, and the operator of a server by its URL.
 
-Owns: which name means which dialect, and which URL means which operator. Must never know: a connection.
+Owns: which name means which dialect, when the caller's own dialect counts, and which URL means which
+operator. Must never know: a connection, or why a state is read.
 
 A dialect's module is imported when it is first needed, because most programs use one.
 """
@@ -9,9 +10,18 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from ..types.errors import StateProviderError
 from .base import Dialect
 
-__all__ = ["WIRES", "checked_url", "dialect_of", "endpoint_family", "is_plain_loopback"]
+__all__ = [
+    "WIRES",
+    "checked_url",
+    "dialect_for",
+    "dialect_of",
+    "endpoint_family",
+    "is_plain_loopback",
+    "known_dialect",
+]
 
 WIRES = ("openai", "openai-responses", "anthropic")
 """The provider APIs of the states that this release can read."""
@@ -95,3 +105,26 @@ def _host(base_url: str) -> str:
     from urllib.parse import urlsplit  # not at the top: a backend named by a string may never need it
 
     return urlsplit(base_url).hostname or ""
+
+
+def dialect_for(wire: str, dialect: Dialect | None) -> Dialect:
+    """The dialect of a state's provider API. `dialect`: for a provider API that is not built in.
+
+    Raises `StateProviderError` if neither `dialect` nor a built-in dialect fits.
+    """
+    if dialect is not None and dialect.wire == wire:
+        return dialect
+    if dialect is not None or wire not in WIRES:
+        known = dialect.wire if dialect is not None else ", ".join(WIRES)
+        raise StateProviderError(
+            f"the state's entries are of the wire {wire[:40]!r}, and the dialects at hand read {known}; pass "
+            "the dialect= that wrote them",
+            expected=known,
+            found=wire,
+        )
+    return dialect_of(wire)
+
+
+def known_dialect(wire: str) -> Dialect | None:
+    """The dialect of a built-in provider API; None for another name."""
+    return dialect_of(wire) if wire in WIRES else None

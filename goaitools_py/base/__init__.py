@@ -1,4 +1,9 @@
-"""Values, JSON and processes, for all other rooms; and the version of the package, as in pyproject.toml."""
+"""Values, JSON, processes and time limits, for all other rooms; and the version, as in pyproject.toml.
+
+Owns: tools that every room may use. Must never know: a message.
+
+Begin with `values.py`, the base class of frozen values, and `rawjson.py`, which cuts pieces out of JSON.
+"""
 
 __all__ = ["__version__"]
 

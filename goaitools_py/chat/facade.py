@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, Unpack
 
 from ..backends.base import AsyncBackend, Backend, Dialect
+from ..backends.dialects import known_dialect
 from ..base.advice import advised
 from ..base.values import replace
-from ..history.wires import known_dialect
 from ..state.blob_header import peek
 from ..state.codec import PLAIN, Codec
 from ..tools import as_tools, refuse_async
@@ -47,7 +47,7 @@ from .logs import LogContent, checked_content, logging_watch
 from .series import Series
 
 if TYPE_CHECKING:
-    from ..history.translate.losses import Loss
+    from ..history.translate.entries import Loss
     from ..output.wanted import Wanted
     from ..state.state import ConversationState
     from ..types.fields import DefaultFields, NoFields

@@ -2,6 +2,8 @@
 
 Owns: exit codes, and how errors are printed. Must never know: the effect of a command.
 
+Begin with `table.py`, the list of all commands. Each command has a file of its own.
+
 Exit codes: 0 for success, 1 for a problem (one line on standard error describes it), 2 for wrong usage.
 A command imports its modules when it runs, so `inspect` does not wait for a provider's SDK.
 """

@@ -1,6 +1,11 @@
 """Stable. Compaction: a trigger says when a history shrinks, a strategy says how.
 
 ``Compactor(any_of(TokenLimit(8_000), MessageLimit(40)), KeepRecentTurns(6))``
+
+Owns: all triggers and strategies, and the types for your own. Must never know: how a state is stored.
+
+Begin with `base.py`, the question to a strategy and its answer. `triggers.py` and `strategies.py` have the
+usual ones. `turn/shrink.py` calls them, and `history/rewrite/cut.py` does the cut.
 """
 
 from ..types.request_parts import ServerCompaction, ServerThinkingClearing, ServerToolClearing

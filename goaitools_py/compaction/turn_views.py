@@ -83,7 +83,7 @@ class TurnView(Value, frozen=True, kw_only=True):
         message_count: Neutral messages: one per role message, one per tool result.
         tokens: An estimate.
         entries: The stored bytes, one item for each element of the provider's history.
-        roles: For each model call of the turn, a letter for each entry; see `state.letters`.
+        roles: For each model call of the turn, a letter for each entry; see `state.closed_turns`.
         facts: The recorded facts of the turn.
         seconds: When the turn began, in seconds since the beginning of the conversation.
         id: A key to store the turn under. Equal turns with equal bytes have the same id in every process;

@@ -1,6 +1,7 @@
 """Provisional. Front ends: the protocols that pages, bots and games speak, as pure functions.
 
-Owns: this door. Must never know: HTTP, a store, or who runs a turn.
+Owns: the public names of the front ends. Must never know: HTTP, a store, or who runs a turn.
+Begin with `front_end.py`, the interface; `plain.py` is the simplest front end.
 
 A front end reads a request's body, writes the events of a turn as server-sent events, and writes a history as
 messages. `goaitools_py.serve` is a server with them; they work in any web framework.

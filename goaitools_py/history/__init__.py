@@ -1,4 +1,7 @@
 """The operations on a state outside a turn: read, write, append, cut, branch, join.
 
-Owns: the pure functions of the package. Must never know: the engine of a turn's facade, a socket or a store.
+Owns: pure functions, a state in and a state or facts out. Must never know: a running turn, a socket, a store.
+
+Begin with `turns.py` to read a state, `additions.py` to append, `branch.py` to fork, `rebase.py` to join.
+`rewrite/` cuts and repairs a history, `redact/` removes a text, `translate/` changes the provider API.
 """

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from ..backends.base import Dialect
+from ..backends.dialects import dialect_for
 from ..base.values import replace
 from ..open_turn.inbox import admit
 from ..state.codec import PLAIN, Codec
@@ -21,7 +22,6 @@ from ..types.errors import StateTooLargeError
 from ..types.messages import Message
 from .archive_keeping import Retention
 from .rewrite.repair import checked
-from .wires import dialect_for
 
 __all__ = ["MAX_METADATA_BYTES", "append_messages", "check_update", "update_state"]
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from ..backends.base import Dialect
+from ..backends.dialects import dialect_for
 from ..base.values import replace
 from ..open_turn.meter import count_entries, gauge_of, unanchored
 from ..open_turn.turn_ids import TURN_IDS_FACT, with_texts
@@ -25,7 +26,6 @@ from ..types.options import check_options
 from .archive_reading import is_undoable, newest_cut, undoable, undone
 from .rewrite.repair import REPAIRED, checked
 from .rewrite.unsign import UNSIGNED, unsigned_turns
-from .wires import dialect_for
 
 __all__ = ["fork_state", "rewind_state", "undo_cut"]
 

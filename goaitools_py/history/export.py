@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from ..backends.base import Dialect
+from ..backends.dialects import dialect_for
 from ..backends.protocols import problems_of
 from ..base.values import replace
 from ..open_turn import journal, steps
@@ -30,7 +31,6 @@ from ..state.whole_blobs import verify_state
 from ..types.errors import StateInvalidError, StateVersionError
 from .archive_reading import check_chain
 from .turns import History, read_history
-from .wires import dialect_for
 
 __all__ = ["EXPORT_SCHEMA", "EXPORT_VERSION", "export_state", "import_state"]
 

@@ -24,7 +24,7 @@ from typing import Any, Final
 import msgspec
 
 from ..backends.base import Dialect
-from ..backends.dialects import dialect_of
+from ..backends.dialects import dialect_for, dialect_of
 from ..backends.protocols import (
     ChecksHistory,
     EntryView,
@@ -62,7 +62,6 @@ from .additions import MAX_METADATA_BYTES
 from .rewrite.mend import Entry, Mended, mended
 from .rewrite.repair import checked, noted
 from .rewrite.unsign import is_signed, unsigned_turns
-from .wires import dialect_for
 
 __all__ = ["import_goaitools_state", "state_from_messages", "state_messages", "state_of_entries"]
 

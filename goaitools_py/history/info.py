@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 
 from ..backends.base import Dialect
 from ..backends.capabilities import capabilities
+from ..backends.dialects import dialect_for
 from ..base.values import Value, field
 from ..open_turn import journal
 from ..open_turn.meter import next_tokens, server_window
@@ -32,7 +33,6 @@ from ..types.events import Filled
 from ..types.messages import Usage
 from ..types.options import CONTEXT_MARKS
 from ..types.tokens import TokenCounter
-from .wires import dialect_for
 
 __all__ = [
     "StateInfo",

@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from ..backends.dialects import known_dialect
 from ..open_turn import journal, steps
 from ..state import whole_blobs
 from ..state.blob_header import peek
@@ -25,7 +26,6 @@ from ..state.whole_blobs import rewrap
 from ..types.errors import StateError
 from .archive_reading import check_chain
 from .rewrite.repair import checked
-from .wires import known_dialect
 
 __all__ = ["load_state", "replace_file", "save_state", "upgrade_state", "verify_state"]
 

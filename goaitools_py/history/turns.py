@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 from msgspec import Raw
 
 from ..backends.base import Dialect
+from ..backends.dialects import dialect_for
 from ..backends.read_entries import read_entries
 from ..base.rawjson import view
 from ..base.values import replace
@@ -34,7 +35,6 @@ from .archive_records import Record
 from .info import when
 from .rewrite.repair import REPAIRED, checked
 from .transcript import History, HistoryCall, HistoryIteration, HistoryMatch, HistoryTurn, TurnStatus
-from .wires import dialect_for
 
 __all__ = [
     "History",

@@ -1,6 +1,8 @@
 """Provisional. Columns for states in frameworks: one module for each.
 
-Applications import them; nothing in this package does.
+Owns: how a framework's column holds a state. Must never know: how a turn runs.
+
+Applications import these modules; the package itself does not. Begin with `sqlalchemy.py` or `django.py`.
 """
 
 __all__: list[str] = []

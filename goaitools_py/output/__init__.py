@@ -2,6 +2,8 @@
 
 Owns: `Output`, the type of an answer with the options of the caller, and its checks. Must never know: a
 schema, a provider API, a turn. Nothing of pydantic is imported until a type is used.
+
+Begin with `wanted.py`, the answer that a turn is to give. `shape.py` makes a schema of a type.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Stable. Codecs with a key: for states that other parties store or carry.
 
 Owns: keys, the signed and the encrypted suite, and the owner of a blob. Must never know: the content of a
-body.
+body. Begin with `signed.py`, the shorter suite; `state/codec.py` has the protocol of codecs.
 
 With `Signed`, only the holder of a key can change a state. With `Encrypted`, only the holder of a key can
 read or change it. Both tie a state to its owner: the *binding*, such as tenant, user and conversation. The

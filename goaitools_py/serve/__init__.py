@@ -1,6 +1,7 @@
 """Provisional. A server for pages, bots and games: an ASGI application over the conversations of a store.
 
-Owns: this door. Must never know: an HTTP server, or who your users are. It needs the extra ``[serve]``.
+Owns: the public names of the server. Must never know: an HTTP server, or who your users are. It needs the
+extra ``[serve]``. Begin with `app.py`, the routes; `requests.py` has the work behind them.
 """
 
 from __future__ import annotations

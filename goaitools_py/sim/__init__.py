@@ -4,6 +4,8 @@ Owns: the replies of a simulated model, the provider's rules for requests, and f
 know: how this package builds its requests, because the simulator checks them independently. No text comes
 from a language model, and every text that a person may read begins with ``[simulated]``.
 
+Begin with `server.py`. `anthropic/` and `openai/` have the APIs with their rules, `model/` has the replies.
+
 ```python
 with SimServer() as sim:
     sim.push(Fault.rate_limit(retry_after=2), Reply.text("Hello."))

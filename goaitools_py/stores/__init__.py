@@ -1,6 +1,9 @@
 """Stable. Stores for blobs: a protocol with compare-and-swap, and classes that implement it.
 
-Each class is loaded at its first use, so SQLite's store does not load Redis.
+Owns: the places of blobs, with compare-and-swap. Must never know: the content of a blob.
+
+Begin with `base.py`, the protocols; `memory.py` is the simplest store. CONTRIBUTING.md has the recipe for a
+new one. Each class is loaded at its first use, so SQLite's store does not load Redis.
 """
 
 from __future__ import annotations

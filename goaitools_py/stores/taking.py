@@ -46,6 +46,7 @@ def taking(lease: Taken) -> Iterator[None]:
         yield
     except BaseException as exc:
         if lease.is_taken or not isinstance(exc, Exception):
+            # Twice: if a second Ctrl-C interrupts the release, the lease is given back all the same.
             with suppress(Exception):  # then it ends by itself
                 run_twice(lease.release)
         raise
@@ -55,6 +56,7 @@ def taking(lease: Taken) -> Iterator[None]:
 def held(lease: Taken, take: Callable[[], object]) -> Iterator[None]:
     """Take a lease, and give it back at the end of the block."""
     try:
+        # `taking` covers the taking alone: after an error of the block, `finally` gives the lease back.
         with taking(lease):
             take()
         yield
@@ -77,7 +79,9 @@ async def taking_async(
         from ..base.late_calls import await_within
 
         if rest is not None:
+            # In this order: a statement that is still under way could take the lease after its release.
             await rest()
+        # A late release goes on in a task of its own for a while, but its caller is not held any longer.
         with suppress(TimeoutError):
             await await_within(PATIENCE, lease.release())
 

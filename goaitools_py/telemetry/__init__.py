@@ -1,6 +1,6 @@
 """Provisional. Traces and metrics of turns, for OpenTelemetry. Needs the extra ``[otel]``.
 
-Owns: `Telemetry`. Must never know: an exporter.
+Owns: `Telemetry`. Must never know: an exporter. Begin with `spans.py`.
 """
 
 from ..base.advice import missing_extra_error

@@ -1,6 +1,10 @@
 """Stable. Helps to test programs that use this package.
 
-A scripted backend, a check of histories, the simulator, and the contracts for your own dialects and stores.
+Owns: a scripted backend, a check of histories, and the contracts for your own dialects and stores. Must never
+know: the tests of this package.
+
+Begin with `scripted.py`, `store_contract.py` or `dialect_contract.py`. The files `_store_….py` and
+`_contract_….py` have the checks of these contracts.
 """
 
 from ..sim import SimServer

@@ -3,7 +3,7 @@
 Owns: everything about a single tool. Must never know: the engine, a provider API, a state.
 
 `definition` has the class of a tool. `signature` and `schema` derive it from a function. `arguments` reads
-the model's text, `call` runs the function and writes the returned value, and `context` is the object
+the model's text, `call` runs the function and writes the returned value, and `tool_context` has the object
 that the function gets for the call.
 """
 

@@ -1,6 +1,8 @@
 """The results of turns and compactions.
 
 Owns: these frozen values. Must never know: how they are made.
+
+`ChatResult.status` says why a turn ended; a warning (`turn_warnings`) names the limit of a limited turn.
 """
 
 from __future__ import annotations

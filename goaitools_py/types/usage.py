@@ -3,6 +3,8 @@
 Owns: `Usage`, `Charge`, the type of a price list, and the price list of the package genai-prices.
 Must never know: a message, an error, a state, the network. The prices come from the installed genai-prices
 release.
+
+Other files read, store and show the counts of a `Usage`: `docs/architecture.md` lists them.
 """
 
 from __future__ import annotations

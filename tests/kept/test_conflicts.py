@@ -12,6 +12,7 @@ from goaitools_py import (
     Compactor,
     StateConflictError,
     Summarize,
+    TextDelta,
     TurnError,
     TurnStarted,
     event,
@@ -118,6 +119,57 @@ def test_a_conflict_can_be_committed_behind(kept: Threads, store: FaultyStore) -
 
     assert said(stored) == ["They?", "Theirs.", "I?", "Mine."]
     assert blob_in(store) == stored
+
+
+@pytest.mark.parametrize("leaves", ["in its own reply", "in the repeated reply"])
+def test_a_message_appended_to_a_turn_that_was_done_elsewhere_is_kept(
+    kept: Threads, store: FaultyStore, save: str, leaves: str
+) -> None:
+    """The reader leaves. Another worker has finished the same turn, and the message waits behind it."""
+
+    def answer(_: Any) -> str:
+        other(store, "Theirs.").send("Pay.", turn_id="m-1")
+        return "Mine, and many more words than theirs."
+
+    turn = kept(ScriptedBackend(answer), store, save=save).start("Pay.", turn_id="m-1")
+    has_appended = False
+    for event_ in turn:
+        if not isinstance(event_, TextDelta):
+            continue
+        if not has_appended:
+            turn.append(event("The bell rings."))
+            has_appended = True
+        if leaves == "in its own reply" or "Theirs" in event_.text:
+            break
+    turn.cancel()
+
+    assert said(blob_in(store)) == ["Pay.", "Theirs.", "The bell rings."]
+    assert turn.state == blob_in(store)
+
+
+def test_a_message_that_a_checkpoint_has_stored_is_not_appended_again(
+    kept: Threads, store: FaultyStore
+) -> None:
+    """Another worker goes on from the checkpoint and finishes the turn. The message is there once."""
+    bell = event("The bell rings.")
+
+    def answer(_: Any) -> str:
+        other(store, "Theirs.").send("Pay.", turn_id="m-1")
+        return "Mine."
+
+    backend = ScriptedBackend(Calls([("look", {})]), answer)
+
+    @tool
+    def look() -> str:
+        """Look."""
+        turn.append(bell)
+        return "dark"
+
+    turn = kept(backend, store, save="checkpoint", chat={"tools": [look]}).start("Pay.", turn_id="m-1")
+    result = turn.result()
+
+    assert (result.text, result.duplicate) == ("Theirs.", True)
+    assert said(blob_in(store)).count("The bell rings.") == 1
 
 
 def test_the_same_turn_elsewhere_is_one_turn(kept: Threads, store: FaultyStore, save: str) -> None:

@@ -79,6 +79,39 @@ def test_a_stopped_turn_can_be_resumed(kept: Threads, leasing: LeasingStore) -> 
     assert said(blob_in(leasing))[-1] == "Three."
 
 
+def test_an_exit_in_a_look_at_the_flag_loses_no_reply(kept: Threads, save: str) -> None:
+    """Ctrl-C, while the store is asked whether the turn is to stop. What has come is kept.
+
+    The last look comes when the reply is whole, so it is stored as the reply, with its usage.
+    """
+
+    class Interrupting(LeasingStore):
+        left = -1
+
+        def stop_requested(self, key: str) -> bool:
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+            return super().stop_requested(key)
+
+    kept_texts: list[str] = []
+    for look in range(2, 60):  # the first one comes before the turn has begun
+        leasing = Interrupting()
+        conversation = kept(ScriptedBackend("Hello.", LONG), leasing, save=save, stop_every=SOON)
+        conversation.send("Hello?")
+        leasing.left = look
+        try:
+            for _ in conversation.start("Tell me a story."):
+                pass
+        except KeyboardInterrupt:
+            pass
+        else:
+            break
+        kept_texts.append(said(blob_in(leasing))[-1])
+    assert len(kept_texts) > 10
+    assert kept_texts[-1] == LONG
+
+
 def test_a_stop_that_comes_too_late_is_forgotten(kept: Threads, leasing: LeasingStore) -> None:
     """A flag from before the turn does not end it."""
     conversation = kept(ScriptedBackend("Hello.", LONG), leasing, stop_every=SOON)

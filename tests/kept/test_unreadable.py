@@ -109,6 +109,33 @@ def test_the_same_damage_is_kept_once(kept: Threads, store: FaultyStore) -> None
     assert list(aside(store).values()) == [DAMAGED]
 
 
+def test_the_turn_of_another_worker_stays_if_this_one_is_refused(kept: Threads, store: FaultyStore) -> None:
+    """Both workers moved the damage aside, and the other one saved first. Its turn is not taken back."""
+    put(store, DAMAGED)
+    first = Chat(ScriptedBackend("You are the first.")).chat(user="Hello?").state
+    store.faults = [None, lambda: put(store, first)]  # the copy, then the first checkpoint
+    conversation = kept(ScriptedBackend(BackendError("no", status=400)), store, save="checkpoint")
+
+    with pytest.raises(TurnError) as caught:
+        conversation.send("Poison.")
+
+    assert said(blob_in(store)) == ["Hello?", "You are the first."]
+    assert "state_moved" not in [warning.code for warning in caught.value.warnings]
+    assert list(aside(store).values()) == [DAMAGED]
+
+
+def test_what_another_worker_saved_is_moved_aside_too(kept: Threads, store: FaultyStore) -> None:
+    """If it cannot be read either: each of both has its copy."""
+    put(store, DAMAGED)
+    store.faults = [None, lambda: put(store, DAMAGED + b" later")]
+    conversation = kept(ScriptedBackend("Hello."), store, save="checkpoint")
+
+    conversation.send("Hello?")
+
+    assert sorted(aside(store).values()) == [DAMAGED, DAMAGED + b" later"]
+    assert said(blob_in(store)) == ["Hello?", "Hello."]
+
+
 def test_a_refused_first_message_moves_nothing_over_the_damage(kept: Threads, store: FaultyStore) -> None:
     """The damage is aside; whatever stands in its place can be read."""
     put(store, DAMAGED)

@@ -1,4 +1,7 @@
 """The provider API "openai": Chat Completions.
 
 Owns: all that is known of this API alone. Must never know: a turn, or another provider API.
+
+Begin with `dialect.py`. `rules.py` has the order of messages that the API requires; `reply.py` and
+`stream.py` read replies. The backends are in `openai/` beside this folder.
 """

@@ -76,6 +76,7 @@ def commit_flow(settings: RowSettings, state: bytes, base: bytes, *, listening: 
     """Save a state after its first save failed. It is rebased on the stored state."""
     row = Row(settings)
     yield from row.load()
+    # The save that failed may be done after all. Then `mine` is this state, and it is not saved twice.
     row.grew_from(base, state)
     stored = yield from row.commit(state)
     if listening:

@@ -1,7 +1,8 @@
 """The end of a turn that is kept in a store. It is saved, however it ends.
 
 Owns: a driver around a turn's driver, one for sync and one for async, and the save of an abandoned turn, also
-when Python ends. Must never know: the content of a save, or its place.
+when Python ends. Must never know: the content of a save, or its place. `row` saves, also if the store gives
+no answer.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ class KeptSteps:
         self._drive = drive
         self._steps = drive(work.run())
         self._process = this_process()
+        # Reentrant: an observer runs under it in `_settle_once`, and may close the handle.
         self._lock = threading.RLock()
         self._has_begun = False
 
@@ -75,14 +77,17 @@ class KeptSteps:
         """As `Driver.step`. If the turn ends here, it is saved before this returns or raises."""
         if not self._has_begun:
             self._has_begun = True
+            # Before the first step, which may take the lease: the end of Python has to settle the turn now.
             unfinished(self)
         try:
             event = self._steps.step()
         except BusyError:
+            # Another thread runs the turn, and settles it.
             raise
         except BaseException:
             self._settle()
             raise
+        # `close` in another thread ends the flow here without an exception. This thread saves the turn then.
         if event is None and self._steps.done:
             self._settle()
         return event
@@ -99,6 +104,7 @@ class KeptSteps:
         run_twice(self._settle_once)  # if Ctrl-C, say, interrupts the save, it is done once more
 
     def _settle_once(self) -> None:
+        # `close` and the thread of the last step may both come here: the second waits, and finds it done.
         with self._lock:
             if self._work.is_settled or not self._has_begun:
                 finished(self)
@@ -115,8 +121,10 @@ class KeptSteps:
             self.close()
 
     def __del__(self, is_ending: Callable[[], bool] = is_ending) -> None:
+        # Not while Python ends: a thread that was stopped may hold a lock. `end_with_python` came before.
         if is_ending() or not getattr(self, "_has_begun", False):
             return
+        # In any case: the list knows objects by their id, and Python gives this id to another object.
         finished(self)
         if not self._work.is_settled:
             with suppress(Exception):
@@ -165,6 +173,7 @@ class AsyncKeptSteps:
         try:
             event = await self._steps.step()
         except (BusyError, GeneratorExit):
+            # A coroutine that is closed cannot await any more: `__del__` has the turn saved.
             raise
         except BaseException:
             await self._settle()
@@ -184,6 +193,7 @@ class AsyncKeptSteps:
             return
         import asyncio
 
+        # No await between this look and the task: two callers wait for the same save.
         if self._settling is None:
             self._settling = _begin(self._loop, self._work, self._drive, self._on_event)
         await asyncio.shield(self._settling)
@@ -194,6 +204,8 @@ class AsyncKeptSteps:
             return
         if self._process is not this_process():
             return  # a fork: the turn and its lease are the parent's
+        # This may be any thread, so the loop is called thread-safely. `_begin` gets no reference to this
+        # object, which Python is freeing now.
         with suppress(RuntimeError):  # the loop is closed: the process ends
             loop.call_soon_threadsafe(_begin, loop, self._work, self._drive, self._on_event, self._steps)
 
@@ -211,6 +223,7 @@ def _begin(
 ) -> asyncio.Task[None]:
     async def settle() -> None:
         if steps is not None:
+            # The flow was left at an effect. It ends before the save, and keeps all that it received.
             await steps.aclose()
         left = drive(work.settle())
         while (told := await left.step()) is not None:

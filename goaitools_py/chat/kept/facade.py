@@ -196,6 +196,7 @@ def settings_of(
         in_parts=parts == "store",
         stop_every=stop_every,
         converts=converts,
+        # For a store of the caller's own: an async call can be left, a blocking one holds this thread.
         longest_wait=math.inf if is_async else 0.0,
     )
 
@@ -331,6 +332,7 @@ class KeptFacade:
         id = changes.conversation_id(settings.key)
 
         def grow(blob: bytes) -> bytes:
+            # A title may come before the first message: then the conversation begins here.
             known = blob or self._ports.append(b"", (), settings.binding, id)
             return update_state(
                 known, title=title, metadata=metadata, codec=settings.codec, binding=settings.binding

@@ -56,6 +56,7 @@ class FullRow:
                 except StatePartMissingError:  # head and parts of two moments, say of a replica
                     whole = store.load_head(key) or whole
                     self.blob, self._kept = joined(whole, self._codec, self._binding)
+                # `save` names the version of this second load: another worker may have saved between the two.
                 self.saved = whole
 
     def _has_parts_elsewhere(self) -> bool:
@@ -137,6 +138,7 @@ def held(store: Any, key: str) -> Iterator[None]:
         return
     lease = store.lease(key, LEASE_SECONDS)
     try:
+        # Not `with lease:` around the `yield`: a LeaseHeldError of the block must pass unchanged.
         lease.__enter__()
     except LeaseHeldError as error:
         raise TurnInProgressError("a turn runs on this conversation; try again when it is over") from error

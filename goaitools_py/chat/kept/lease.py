@@ -60,6 +60,7 @@ class Renewal:
     def end(self) -> None:
         """Stop, and wait for a renewal that is under way. A renewal without an answer of the store
         continues."""
+        # In this order: once the watch is closed no thread can begin, and a thread that began sees `_over`.
         self._over.set()
         watch, self._watch = self._watch, None  # drop the reference: the watch holds this renewal
         if watch is not None:
@@ -104,8 +105,10 @@ class AsyncRenewal:
         from ...base.late_calls import await_within
 
         try:
+            # A limit for each renewal: a silent store must not hold up the next one, which may be answered.
             is_held = await await_within(self._pause, self._lease.renew())
         except Exception:
+            # The store is away. The lease may still be held, and the next renewal may be in time.
             is_held = True
         self._left -= 1
         if is_held and self._left > 0 and not self._over:
@@ -119,4 +122,5 @@ class AsyncRenewal:
         if self._task is not None and not self._task.done():
             import asyncio
 
+            # Not `wait_for`: it waits until the driver has cleaned up a cancelled call, which may never end.
             await asyncio.wait([self._task], timeout=LAST_SECONDS)

@@ -86,6 +86,7 @@ def with_shared_part(blob: bytes, stored: bytes, codec: Codec, binding: Any) -> 
     shared = with_joined(state, stored, codec, binding)
     if shared is state:
         return blob
+    # Hard limits: a turn that was paid for must not fail here because of its size.
     return dump_state(shared, codec=codec, binding=binding, limits=hard_limits(codec))
 
 
@@ -121,12 +122,14 @@ def joined(
     try:
         parts = parts_of(found.blob, codec=codec, binding=binding)
     except StateError:
+        # The names all the same: the save that replaces this head drops these parts.
         return bytes(found.blob), frozenset(loaded)
     listed = [part for part in parts if part.place == ELSEWHERE]
     for part in listed:
         if part.digest not in loaded and (kinds is None or part.kind in kinds):
             raise part_missing(part)
     blob = attach(found.blob, loaded, codec=codec, binding=binding)
+    # A loaded part that the head does not list counts, too: the next save drops it.
     return blob, frozenset([part.digest for part in listed]) | loaded.keys()
 
 

@@ -81,6 +81,7 @@ def redacting(match: Match, with_: str, *, listening: bool = False) -> Callable[
         found = yield from _redacted(row, match, with_)
         if listening and row.has_saved:
             yield from row.tell()
+        # After the row: a copy that a worker without the lease has moved aside meanwhile is in this list.
         aside = yield from _keys_aside(row.settings)
         if aside is None:
             return replace(found, erased=None)
@@ -119,6 +120,7 @@ def _redacted(row: Row, match: Match, with_: str) -> Flow[Redaction]:
         if found.state == row.stored:
             return found
         try:
+            # No rebase: another worker's additions may have the text, too. They are loaded and redacted.
             yield from row.commit(found.state, most=0, is_paid=False)
         except StateConflictError:
             if not left:
@@ -153,6 +155,7 @@ def _exported(settings: RowSettings) -> Flow[dict[str, Any] | None]:
         return None
     found: dict[str, Any] = {"key": settings.key, "saved_at": stored.updated_at.isoformat(), "state": None}
     with suppress(StateError):
+        # A damaged part makes the state unreadable, so the export has its bytes as base64.
         if row.damage is not None:
             raise row.damage
         codec, binding = settings.codec, settings.binding

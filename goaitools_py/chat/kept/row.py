@@ -115,6 +115,8 @@ class Row(RowParts):
         yield from self._share(new, is_paid)
         new = self.timed(self._slim(new))
         if self._sent is not None:
+            # An earlier commit was interrupted, and its save may be done. If the caller has no newer state,
+            # that save is the result: the older state must not replace it.
             known = self.mine
             yield from self._look(is_there, is_paid)
             new = self.mine if new == known else self.timed(new)
@@ -139,14 +141,17 @@ class Row(RowParts):
                 failure = exc
             else:
                 if ends_lease:
+                    # The save has ended the lease in the store, so `release` has nothing to ask.
                     self._lease, self._is_combined = None, False
                 self._version, self.stored, self._sent = version, blob, None
                 self._kept_parts = self._sent_parts
+                # The store is back: the next failure gets the whole `save_timeout` again.
                 self._patient_until = None
                 new = self._became(new)
                 continue
             is_newer = yield from self._look(is_there, is_paid)
             new = self.timed(new)
+            # `_look` got an answer, so the first failure is tried again at once. Later failures wait.
             if failure is not None and failed > 1 and not is_newer:
                 may_pass = is_paid and isinstance(failure, StoreUnavailableError)
                 if not (may_pass and (yield from self._wait())):
@@ -193,6 +198,7 @@ class Row(RowParts):
             try:
                 found = yield from self.ask(self._load, is_paid=is_paid)
                 if (None if found is None else found.version) == self._version:
+                    # `_sent` stays: that save may still arrive, and the next try must send the same bytes.
                     return False
                 found, blob = yield from self._with_parts(found, is_paid=is_paid)
                 break
@@ -201,10 +207,12 @@ class Row(RowParts):
                     raise
         sent, self._sent = self._sent, None
         if found is None:
+            # Not saved again: an erased conversation must not come back.
             raise StateConflictError("the conversation was deleted meanwhile; begin it anew")
         if self.damage is not None:
             raise StateConflictError(_UNREADABLE) from self.damage
         before, self.stored, self._version = self.stored, blob, found.version
+        # Another worker may have gone on from this save. Then the store holds it, but not the same bytes.
         if sent is not None and self._holds(sent[1], before):
             self._became(sent[0])
         elif is_there is not None and is_there(self.stored):
@@ -265,6 +273,7 @@ class Row(RowParts):
             state = new_state(now.wire, id=now.id, created=now.created)
         if state.meta.rev >= now.rev:
             return old
+        # A rebase refuses a revision that fell, so the earlier content gets a newer revision.
         meta = msgspec.structs.replace(state.meta, rev=now.rev + 1, parent=digest8(self.mine[:112]))
         return dump_state(
             replace(state, meta=meta),
@@ -283,8 +292,10 @@ class Row(RowParts):
         if self._is_parted:
             found = yield from self.ask(self._load_all)
             if found is None or found.version != self._version:
+                # The parts must belong to the head that could not be read. A newer row may be readable.
                 raise StateConflictError("another worker saved meanwhile; load again and redo the turn")
             head, parts = bytes(found.blob), found.parts
+            # All parts of the key: the save that begins anew drops them.
             self._kept_parts = frozenset(part.name for part in parts)
         digest = hashlib.sha256(head).hexdigest()[:_DIGITS]
         suffix = _ASIDE + digest
@@ -295,6 +306,8 @@ class Row(RowParts):
             else:
                 yield from self.ask(lambda: store.save(key, head, expected=None))
         except StateConflictError:
+            # The key comes from the bytes. Another worker, or a process that was killed after this save, may
+            # have kept the same bytes already.
             there = yield from self.ask(lambda: store.load(key))
             if there is None or bytes(there.blob) != head:
                 raise

@@ -104,6 +104,7 @@ class RowCalls:
         self.is_silent = False  # an error of the store is an answer, too
         now = yield Clock()
         until = self._end_of_wait(now.monotonic, is_paid)
+        # The driver gives up before this limit. So the call needs no thread and no task beside the turn.
         if until - now.monotonic >= longest:
             return (yield Invoke(call, args))
         try:
@@ -132,6 +133,7 @@ class RowCalls:
         elif self._patient_until is None:
             end = now + self.settings.save_timeout
         else:
+            # All tries of a save share one end, so that a silent store holds the turn no longer than that.
             end = self._patient_until
         return max(end, now + LEAST_ANSWER)
 

@@ -47,6 +47,7 @@ class RowLease(RowCalls):
         """
         settings = self.settings
         began = yield Clock()
+        # Also for a store without leases: the load that follows waits until then, too.
         if timeout is not None:
             self._deadline = began.monotonic + timeout
         if not hasattr(settings.store, "lease"):
@@ -82,6 +83,7 @@ class RowLease(RowCalls):
                 self._note_taken(context, taken)
                 if in_one:
                     self._found = taken[1], is_whole or not settings.in_parts
+                # Noted before its start: `release` ends it, also if the start is interrupted.
                 self._renewal = settings.renewal(self._lease, settings.lease_ttl)
                 yield Invoke(self._renewal.start)
                 return waited
@@ -92,6 +94,7 @@ class RowLease(RowCalls):
         """Note the lease that was taken. `context`: None if it was loaded together with the lease."""
         self._lease, self._context = taken if context is not None else taken[0], context
         self._is_combined = context is None
+        # Last: until here an interrupted caller finds the lease in `_taking`.
         self._taking = None
 
     def release(self) -> Flow[None]:
@@ -99,6 +102,8 @@ class RowLease(RowCalls):
         cannot be given back runs out. A caller that was interrupted here, or in `take_lease`, may call it
         again."""
         if self._taking is not None:
+            # An interrupted call may still take the lease. On an event loop `rest` waits for it. In plain
+            # code a call that ends later gives the lease back itself.
             taking, context = self._taking
             taken = yield Invoke(taking.rest)
             if taken is not None:
@@ -115,6 +120,7 @@ class RowLease(RowCalls):
         for step in (self._give_back, self._leave):  # a context is left, too, if the release failed
             with suppress(Exception):  # the outcome of the turn is more important than this error
                 yield from step()
+        # Only now: if a step above was interrupted, a second `release` still finds the lease.
         self._context = self._lease = self._leaving = None
         self._is_combined = False
 
@@ -125,6 +131,8 @@ class RowLease(RowCalls):
         if hasattr(self._lease, "release"):
             yield from self.ask(_leave, self._context, is_paid=True)
         elif self._leaving is None:
+            # The exit ends the lease here, and a context can be left only once. After an interrupt `rest`
+            # waits for this exit, and calls no second one.
             self._leaving = self.settings.undisturbed(partial(_leave, self._context))
             yield from self.ask(self._leaving.call, is_paid=True)
         else:

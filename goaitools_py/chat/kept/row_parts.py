@@ -65,6 +65,7 @@ class RowParts(RowLease):
             StateCorruptError: A part is damaged.
         """
         found: Stored | None
+        # Only once: a turn that begins anew needs a newer state than the one that came with the lease.
         at_hand, self._found = self._found, None
         if at_hand is not None and (at_hand[1] or not is_whole):
             found = at_hand[0]
@@ -112,8 +113,10 @@ class RowParts(RowLease):
             except StateCorruptError as exc:
                 exc.blob = blob = bytes(head.blob)
                 self.damage = exc
+                # The save that replaces this head has to drop these parts.
                 self._kept_parts = frozenset(part.name for part in head.parts)
             if not settings.in_parts:
+                # For a state of another handle that lists these parts: see `_slim`.
                 self._at_hand = {part.name: part for part in head.parts}
             return found, blob
         self._kept_parts = frozenset()
@@ -205,7 +208,9 @@ class RowParts(RowLease):
         if not lacking <= self._at_hand.keys():
             self._take_stored()
         if not lacking <= self._at_hand.keys():
+            # Saved with a part missing, the conversation could not be read again.
             raise StateConflictError(_DROPPED)
+        # Not yet `_kept_parts`: the store may refuse this save.
         self._sent_parts = pieces.names
         store = settings.store
         return (store.save_parts_and_release if lease else store.save_parts)(
@@ -261,6 +266,7 @@ class RowParts(RowLease):
         settings = self.settings
         meta = self.meta_of(blob)
         if self._slimmed is not None and self._slimmed[1] is blob:
+            # The engine knows the blob that it made, and not the slim form of it.
             meta = self._slimmed[2]
         if meta is None:  # the state was rebased, or no turn has made it
             meta = load_state(blob, codec=settings.codec, binding=settings.binding).meta

@@ -41,6 +41,7 @@ class StopWatch:
 
     def begin(self) -> Flow[None]:
         """Clear a flag that was meant for an earlier turn."""
+        # Unlike later looks this one raises: nothing is paid yet, and an old flag would stop the turn.
         if (yield from self._row.ask(self._store.stop_requested, self._key)):
             yield from self.clear()
         now = yield Clock()
@@ -62,6 +63,7 @@ class StopWatch:
             self._now = now.monotonic
         elif type(effect) is not ReadChunk and not (type(effect) is Emit and effect.then is not None):
             return False
+        # Before a read, the time comes from the last answer (`note`): a `Clock` for each piece costs more.
         if self._now < self._next:
             return False
         self._next = self._now + self._every
@@ -97,6 +99,7 @@ def running_flow(settings: RowSettings) -> Flow[bool]:
     if peeks(settings.store):
         held: bool = yield from Row(settings).ask(settings.store.is_held, settings.key)
         return held
+    # Undisturbed: a cancellation after the lease is taken must not leave it taken.
     look = settings.undisturbed(partial(_is_taken, settings.store.lease(settings.key, settings.lease_ttl)))
     found: bool = yield from Row(settings).ask(look.call)
     return found

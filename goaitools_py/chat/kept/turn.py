@@ -21,6 +21,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from ...base.values import replace
+from ...history.additions import append_messages
 from ...open_turn import turn_ids
 from ...state.state import load_state
 from ...turn.engine import TurnEngine
@@ -73,6 +74,7 @@ class KeptTurn:
         )
         self._engine: TurnEngine | FallbackTurn | None = None
         self._appended: tuple[Message, ...] = ()
+        self._known = self._stored = 0  # appended messages that the engine has, and that a save has stored
         self._lock = threading.Lock()
         self._given = b""
         self._end: bytes | None = None
@@ -80,6 +82,7 @@ class KeptTurn:
         self._has_called = False
         self._has_saved = False
         self._is_noted = False
+        self._is_repeat = False
         self.is_settled = False
         self.unsaved: Exception | None = None
 
@@ -100,6 +103,7 @@ class KeptTurn:
 
     def append(self, *messages: Message) -> None:
         """As `TurnEngine.append`. A turn that begins anew gets the messages again."""
+        # One lock with `_new_engine`: a message of another thread reaches each engine exactly once.
         with self._lock:
             if self._engine is not None:
                 self._engine.append(*messages)
@@ -111,8 +115,8 @@ class KeptTurn:
         with self._lock:
             engine = self._engine = engine_of(plan)
             self._row.meta_of = engine.meta_of
-            if self._appended:
-                engine.append(*self._appended)
+            if rest := self._appended[self._stored :]:
+                engine.append(*rest)
         return engine
 
     # --------------------------------------------------------------------------------- the turn
@@ -123,6 +127,7 @@ class KeptTurn:
         try:
             result = yield from self._turn()
         except Exception:
+            # After an exit this flow cannot yield any more: then `settle` gives the lease back.
             yield from self._row.release()
             self.is_settled = True
             raise
@@ -141,7 +146,8 @@ class KeptTurn:
         began = (yield Clock()).monotonic - waited
         for _ in range(MAX_RESTARTS):
             yield from self._row.load(tolerates_damage=True)  # the turn's options say how damage is handled
-            self._given = self._row.stored
+            # After a restart: what was moved aside before is not what is stored now.
+            self._given, self._aside = self._row.stored, ""
             # The turn's `timeout` bounds the wait for the lease, the loads, and the restarts.
             waited = (yield Clock()).monotonic - began
             engine = self._new_engine(self._begun(self._given, waited))
@@ -167,18 +173,27 @@ class KeptTurn:
         answer: Any = None
         failure: BaseException | None = None
         while True:
+            # Before the effect is made: a checkpoint has at least these messages.
+            self._known = len(self._appended)
             try:
                 effect = flow.throw(failure) if failure is not None else flow.send(answer)
             except StopIteration as stop:
                 result: ChatResult = stop.value
                 return result
             except TurnStoppedError:
+                # The error that was thrown in has no state. The engine's own error has the work so far.
                 raise engine.stopped() from None
             answer = failure = None
-            if stops is not None and (yield from stops.is_asked(effect)):
-                if type(effect) is Emit:
-                    yield Emit(effect.event)
-                failure = TurnStoppedError("the turn is stopped here")
+            try:
+                if stops is not None and (yield from stops.is_asked(effect)):
+                    # The reader gets the piece that came. The effect behind it, the next read, is left out.
+                    if type(effect) is Emit:
+                        yield Emit(effect.event)
+                    failure = TurnStoppedError("the turn is stopped here")
+                    continue
+            except BaseException as exc:
+                # An exit during the look at the flag: the engine's flow has to keep what it received.
+                failure = exc
                 continue
             if type(effect) is Emit and type(effect.event) is TurnCompleted:
                 continue  # the turn is complete after its save; `run` tells then
@@ -187,8 +202,10 @@ class KeptTurn:
                 try:
                     yield from self._before_first_call(engine, effect)
                 except BaseException:
+                    # Not thrown into the flow: the engine would take it for the failure of its own call.
                     flow.close()
                     raise
+                # Before the call: an error inside it may come after the model was asked.
                 self._has_called = not is_save
             try:
                 if type(effect) is Checkpoint:
@@ -200,6 +217,7 @@ class KeptTurn:
                     if stops is not None:
                         stops.note(answer)
             except BaseException as exc:
+                # Also an exit: the engine's flow has to keep the text that it received before it ends.
                 failure = exc
 
     def _is_first(self, engine: TurnEngine | FallbackTurn, effect: Effect, *, is_checkpoint: bool) -> bool:
@@ -211,12 +229,15 @@ class KeptTurn:
 
     def _before_first_call(self, engine: TurnEngine | FallbackTurn, effect: Effect) -> Flow[None]:
         try:
+            # Before the model is paid: here the turn can still fail, or begin anew. A store of parts sees
+            # here that another worker has saved.
             yield from self._set_aside(engine)
         except StateConflictError as exc:
             raise _OvertakenError from exc
         if self._has_saved:  # a tool may have run, so the turn cannot begin anew
             return
         if self._checkpoints:
+            self._known = len(self._appended)
             first = engine.snapshot()
         elif type(effect) is Checkpoint:
             first = effect.blob  # the turn continues another worker's turn, and claims its calls
@@ -224,9 +245,11 @@ class KeptTurn:
             return
         row = self._row
         try:
+            # No rebase: nothing was called, so the turn begins anew on the newer state.
             yield from row.commit(first, most=0, is_paid=False)
         except StateConflictError as exc:
             raise _OvertakenError from exc
+        self._stored = self._known
         if row.stored != row.mine and self._plan.options.turn_id is not None:
             raise _OvertakenError  # the save got no answer but was done, and another worker continued from it
         yield from self._tell_saved()
@@ -247,7 +270,7 @@ class KeptTurn:
     def _save(self, blob: bytes) -> Flow[None]:
         """Save the state of a turn that is not at its end. Raises if another worker had a turn meanwhile."""
         yield from self._row.commit(blob, is_there=self._is_there)
-        self._has_saved = True
+        self._has_saved, self._stored = True, self._known
         yield from self._tell_saved()
 
     def _tell_saved(self) -> Flow[None]:
@@ -265,6 +288,7 @@ class KeptTurn:
         except DuplicateError:
             return (yield from self._repeat())
         except Exception as exc:
+            # After an exit, `settle` saves instead, and `commit` first looks for the save that was sent.
             self._is_noted = True
             if isinstance(exc, StateConflictError) and self._is_stored(result):
                 return self._uncut(result)
@@ -308,6 +332,7 @@ class KeptTurn:
             if not (self._has_called or self._has_saved):  # a save without an answer may have been done
                 yield from row.find_sent(self._is_there)
             new = self._left_by(engine, exc)
+            # Only before a save: a turn that changes nothing leaves the unreadable bytes in their row.
             if new != row.mine:
                 yield from self._set_aside(engine)
             stored = yield from row.commit(new, is_there=self._is_there, is_last=stops is None)
@@ -350,6 +375,8 @@ class KeptTurn:
         else:
             new = self._given
         if new in (b"", self._given):
+            # A checkpoint may have stored a message before the provider refused it. The message has to go, or
+            # each later turn would send it again.
             if row.mine in (b"", self._given):
                 return row.mine
             return row.taken_back(b"" if self._aside else new)
@@ -370,13 +397,34 @@ class KeptTurn:
     def _repeat(self) -> Flow[ChatResult[Any]]:
         """Give the reply that another worker got for the same turn, from the stored state."""
         row = self._row
+        # This worker knows the other worker's state now. Appended messages are added to it.
         row.mine = row.stored
         engine = self._new_engine(replace(self._plan, blob=row.stored))
-        self._is_noted, self._end = True, row.stored
+        # Not noted yet: if the reader leaves here, `settle` still has to store the appended messages.
+        self._is_repeat, self._end = True, row.stored
         result = yield from self._pass_on(engine)
         if result.state != row.mine:  # messages were appended meanwhile: they wait behind that turn
             return (yield from self._note(engine, result))
+        self._is_noted = True
         return result
+
+    def _append_behind(self) -> Flow[None]:
+        """Store the messages that were appended to this turn behind another worker's turn of the same id."""
+        row, plan = self._row, self._plan
+        row.mine = self._end = row.stored
+        if rest := self._appended[self._stored :]:
+            now = yield Clock()
+            grown = append_messages(
+                row.stored,
+                rest,
+                plan.dialect,
+                codec=plan.codec,
+                binding=plan.options.binding,
+                fresh_id=plan.new_id(),
+                now_ms=now.wall_ms,
+                min_revision=None,
+            )
+            self._end = yield from row.commit(grown, is_last=True)
 
     def _conflict(self, exc: StateConflictError, state: bytes, text: str) -> StateConflictError:
         return StateConflictError(
@@ -413,15 +461,26 @@ class KeptTurn:
         engine = self._engine
         if engine is not None and not self._is_noted:
             try:
-                new = engine.snapshot()
-                if new != self._row.mine and new != self._given:
-                    yield from self._set_aside(engine)
-                    self._end = yield from self._row.commit(new, is_there=self._is_there, is_last=True)
-            except DuplicateError:
-                self._end = self._row.stored
+                yield from self._save_rest(engine)
             except Exception as exc:
                 self.unsaved = exc
+            # After the save: if an exit interrupts it, `settle` may run once more, and has to save.
             self._is_noted = True
         yield from self._row.release()
         self.is_settled = True
+        # Last: the lease is free by now, and an exit out of an observer does not repeat the save.
         yield from self._tell_saved()
+
+    def _save_rest(self, engine: TurnEngine | FallbackTurn) -> Flow[None]:
+        if self._is_repeat:
+            yield from self._append_behind()
+            return
+        new = engine.snapshot()
+        # A save that adds nothing would only make other workers rebase.
+        if new == self._row.mine or new == self._given:
+            return
+        try:
+            yield from self._set_aside(engine)
+            self._end = yield from self._row.commit(new, is_there=self._is_there, is_last=True)
+        except DuplicateError:
+            yield from self._append_behind()

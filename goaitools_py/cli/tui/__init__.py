@@ -1,6 +1,7 @@
 """The chat app on a terminal, drawn with Textual (the extra `tui`).
 
 Owns: how the app is started and ended. Must never know: a widget. Textual is loaded when the app starts.
+Begin with `chat_app.py`.
 """
 
 from __future__ import annotations

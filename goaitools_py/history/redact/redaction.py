@@ -23,6 +23,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from ...backends.base import Dialect
+from ...backends.dialects import dialect_for, known_dialect
 from ...base.values import Value, replace
 from ...state.closed_turns import ClosedTurn, Iteration, with_numbers
 from ...state.codec import PLAIN, Codec
@@ -40,7 +41,6 @@ from ...state.state import (
 )
 from ..archive_reading import REDACTED
 from ..rewrite.unsign import is_signed
-from ..wires import dialect_for, known_dialect
 from .archived import ArchivedCut, cuts_of, with_cuts
 from .entry_texts import Redactor
 from .matching import Finder, Match, found_again

@@ -10,7 +10,8 @@ before it. So two states with a common beginning still have it after the convers
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
 from typing import Final
@@ -19,15 +20,14 @@ from ...backends.base import Dialect
 from ...backends.protocols import TranslatesReplies, failed_calls, lacks
 from ...backends.read_entries import read_entries
 from ...backends.wire.answer import clean_name
-from ...backends.wire.reply_pieces import Called, Lost, Piece, reply_text
+from ...backends.wire.reply_pieces import Called, LossKind, Lost, Piece, reply_text
 from ...backends.wire.request import placeholder
 from ...base.values import Value, replace
 from ...state.letters import ASSISTANT, TOOL, letter_of
 from ...types.errors import StateProviderError
 from ...types.messages import CallKind, Image, Message, Part, ResultFlag, Text, ToolCall, ToolResult
-from .losses import Books, LossKind
 
-__all__ = ["Moved", "Translator"]
+__all__ = ["Books", "Loss", "LossKind", "Moved", "Translator", "summary"]
 
 _JOIN: Final = b",\n"
 _EMPTY: Final = "[empty message]"
@@ -248,3 +248,43 @@ class Translator:
         if not self.takes("image_detail"):
             details = [part.detail for part in parts if isinstance(part, Image)]
             self.books.lose("image_detail", sum(detail not in (None, "auto") for detail in details))
+
+
+class Loss(Value, frozen=True):
+    """Something that did not go along to the other provider API.
+
+    Attributes:
+        turn: The number of the turn, as in `HistoryTurn.number`. 0: it belongs to no turn, or to a note of a
+            compaction.
+        kind: The kind of the lost value; the page on conversion explains each word.
+        count: How many there were in this turn.
+    """
+
+    turn: int
+    kind: LossKind
+    count: int
+
+
+class Books:
+    """Counts losses. `turn` is the number of the turn that is being converted."""
+
+    def __init__(self) -> None:
+        self.turn = 0
+        self._counts: Counter[tuple[int, LossKind]] = Counter()
+
+    def lose(self, kind: LossKind, count: int = 1) -> None:
+        """Count something of the present turn."""
+        if count:
+            self._counts[self.turn, kind] += count
+
+    def losses(self) -> tuple[Loss, ...]:
+        """Everything that was counted, by turn and kind."""
+        return tuple(Loss(turn, kind, count) for (turn, kind), count in sorted(self._counts.items()))
+
+
+def summary(losses: Iterable[Loss]) -> dict[str, int]:
+    """The losses of a whole conversation: how many of each kind, sorted by kind."""
+    found: Counter[str] = Counter()
+    for loss in losses:
+        found[loss.kind] += loss.count
+    return dict(sorted(found.items()))

@@ -8,8 +8,8 @@ Everything that needs no change stays as it is, byte for byte, and so does every
 place.
 
 `report` has the names of the repairs, `atoms` the pieces that are moved. The steps are `reading` (entries
-become atoms), `pairing` (calls get their results), `settling` (each round becomes valid) and `writing` (atoms
-become entries).
+become atoms), `pairing` (calls get their results), `settling` (each round becomes valid) and `write_entries`
+in `atoms` (atoms become entries).
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ from itertools import pairwise
 from ....backends.base import Dialect
 from ....backends.protocols import problems_of
 from ....types.errors import StateInvalidError
-from .atoms import Atom, Round, Workbench
+from .atoms import Atom, Round, Workbench, write_entries
 from .pairing import add_missing_results, pair, place_strays
 from .reading import read_atoms, split_rounds
 from .report import Entry, Mend, Mended, require_valid, summary
 from .settling import settle
-from .writing import write_entries
 
 __all__ = ["Entry", "Mend", "Mended", "mended", "require_valid", "summary"]
 
