@@ -21,8 +21,8 @@ from ..types.messages import Message
 from ..types.options import ChatOptions, UserInput, refuse_misplaced
 from ..types.result import ChatResult, CompactionReport
 from .kept import changes
-from .kept.ending import AsyncKeptSteps
 from .kept.facade import ConversationInfo, ConversationSnapshot, KeptFacade
+from .kept.kept_drivers import AsyncKeptSteps
 from .kept.privacy import KeptPrivacy, export_flow
 from .kept.summaries import Summaries, summaries_flow
 from .kept.turn import KeptTurn

@@ -3,8 +3,8 @@
 Owns: arithmetic on seconds, the newest `Moment`, the deadline, and how long the conversation was silent. Must
 never know: a clock (the effect `Clock` asks for one), or the content of a call.
 
-The edges wait, and end a wait in time: `edges/sync_edge.py`, and `edges/async_edge.py` with `edges/wait.py`.
-In plain code `backends/http/deadlines.py` ends a post that waits for its headers.
+The edges wait, and end a wait in time: `edges/sync_edge.py`, and `edges/async_edge.py` with
+`edges/async_wait.py`. In plain code `backends/http/deadlines.py` ends a post that waits for its headers.
 """
 
 from __future__ import annotations

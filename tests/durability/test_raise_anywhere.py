@@ -34,11 +34,14 @@ FILES = {
     str(path): path.stem
     for path in (
         HOME / "base" / "run_twice.py",
-        HOME / "chat" / "handles.py",
+        HOME / "chat" / "sync_turn.py",
+        HOME / "chat" / "async_turn.py",
         *sorted((HOME / "turn").glob("*.py")),
         *sorted((HOME / "turn" / "edges").glob("*.py")),
     )
 }
+assert all(Path(path).is_file() for path in FILES)  # else no line of a moved file would be traced
+OF_HANDLES = ("sync_turn", "async_turn")
 METHODS = (
     "__enter__",
     "__exit__",
@@ -81,7 +84,7 @@ class Tracer:
         name = FILES.get(code.co_filename)
         if name is None or self.world.fired or code.co_qualname in BEFORE:
             return None
-        return self._line if name != "handles" or code.co_qualname in HANDLES else None
+        return self._line if name not in OF_HANDLES or code.co_qualname in HANDLES else None
 
     def _is_the_turn(self) -> bool:
         """Not a tool's own task, nor a callback of the loop: what is raised there does not reach the turn."""

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 
-from goaitools_py.turn.edges.wait import Wait
+from goaitools_py.turn.edges.async_wait import Wait
 
 TICK = 0.02
 

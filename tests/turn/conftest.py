@@ -12,7 +12,8 @@ import pytest
 
 from goaitools_py import ChatResult
 from goaitools_py.backends.dialects import dialect_of
-from goaitools_py.turn.edges import async_edge, wait
+from goaitools_py.turn.edges import async_edge
+from goaitools_py.turn.edges import async_wait as wait
 from goaitools_py.turn.edges import sync_edge as edge
 
 from ._reading import HISTORY

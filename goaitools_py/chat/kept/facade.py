@@ -43,7 +43,7 @@ from .lease import AsyncRenewal, Renewal
 from .privacy import KeptPrivacy, erasing, redacting
 from .row import Row
 from .row_calls import RowSettings
-from .stops import running_flow, stop_flow
+from .stop_requests import running_flow, stop_flow
 from .turn import KeptTurn
 
 if TYPE_CHECKING:

@@ -42,7 +42,7 @@ from ...types.result import ChatResult
 from ...types.turn_warnings import TurnWarning
 from .row import DuplicateError, Row
 from .row_calls import RowSettings
-from .stops import StopWatch
+from .stop_requests import StopWatch
 
 __all__ = ["KeptTurn"]
 

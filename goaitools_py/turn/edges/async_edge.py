@@ -41,7 +41,7 @@ from ..flow import (
     ToolReport,
     Unanswered,
 )
-from .wait import Wait
+from .async_wait import Wait
 
 __all__ = ["AwaitingEdge"]
 
