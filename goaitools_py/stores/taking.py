@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Protocol
 
-from ..base.late_calls import PATIENCE, AsyncUndisturbed
+from ..base.late_calls import PATIENCE, AsyncUndisturbed, await_within
 from ..base.run_twice import run_twice, run_twice_async
 from ..types.errors import StoreUnavailableError
 
@@ -63,7 +63,14 @@ def held(lease: Taken, take: Callable[[], object]) -> Iterator[None]:
     finally:
         if lease.is_taken:
             with suppress(StoreUnavailableError):  # an error of the block must not be replaced by this one
-                lease.release()
+                try:
+                    lease.release()
+                except Exception:
+                    raise
+                except BaseException:
+                    # Once more: a Ctrl-C inside the release must not leave the lease until it ends by itself.
+                    lease.release()
+                    raise
 
 
 @asynccontextmanager
@@ -76,8 +83,6 @@ async def taking_async(
     """
 
     async def give_back() -> None:
-        from ..base.late_calls import await_within
-
         if rest is not None:
             # In this order: a statement that is still under way could take the lease after its release.
             await rest()
