@@ -560,9 +560,15 @@ class AsyncPostgresStore:
         await self._run(self._steps.make_tables())
 
     async def aclose(self) -> None:
-        """Close the pool, if `open` made it."""
+        """Close the pool, if `open` made it. It waits for calls that run, at most 10 seconds."""
         if self._is_open:
-            await self._pool.close()
+            import asyncio  # only for the async store
+
+            # If the loop cancels a task of asyncpg's that gives a connection back, the connection never comes
+            # back, and the pool would wait for it for ever. A cancelled `close` ends all connections.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(OPENED):
+                    await self._pool.close()
 
     async def __aenter__(self) -> Self:
         return self

@@ -93,6 +93,23 @@ def test_a_pool_of_ones_own(url: str) -> None:
         PostgresStore(pool).load("ada")
 
 
+def test_a_pool_closes_though_a_connection_never_comes_back(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a loop that has cancelled the task in which asyncpg gives it back."""
+    monkeypatch.setattr("goaitools_py.stores.postgres.OPENED", 0.1)
+
+    async def close() -> None:
+        store = AsyncPostgresStore.open(url)
+        await store.make_tables()
+        lost = await store._pool.acquire()
+        async with asyncio.timeout(20):
+            await store.aclose()
+        assert lost.is_closed()
+
+    asyncio.run(close())
+
+
 def test_after_a_fork(url: str) -> None:
     """A pool that was used is refused in the child; one that was not works there."""
     with PostgresStore.open(url) as used, PostgresStore.open(url) as fresh:
