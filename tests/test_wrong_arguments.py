@@ -83,8 +83,8 @@ VALUES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a far name": (
         lambda: other(Limits)(dollars=1),
-        "Limits has no 'dollars'; it has max_tool_calls, max_tokens, conversation_max_tokens, max_cost_usd, "
-        "conversation_max_cost_usd",
+        "Limits has no 'dollars'; it has max_iterations, max_tool_calls, max_tokens, "
+        "conversation_max_tokens, max_cost_usd, conversation_max_cost_usd",
     ),
     "an option": (
         lambda: other(ChatOptions)(sytem=""),

@@ -427,9 +427,10 @@ from goaitools_py import Chat
 from goaitools_py.backends import EchoBackend
 from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.states import convert_state, inspect_state
-from goaitools_py.testing import ScriptedBackend, _openai_wire, dialect_contract
+from goaitools_py.testing import ScriptedBackend, dialect_contract
+from goaitools_py.testing._reply_shapes import SHAPES
 
-from ..test_dialect_contract import samples_of
+from ..testing.test_dialect_contract import samples_of
 
 
 def test_it_keeps_the_contract() -> None:
@@ -443,7 +444,7 @@ def test_it_has_a_name_and_its_states_are_converted() -> None:
     """A string makes its backend, and a conversation goes there and back."""
     assert isinstance(EchoBackend("m", api_key="k").dialect, type(dialect_of("echo")))
     assert Chat("echo:m")._backend.dialect.wire == "echo"
-    backend = ScriptedBackend("Hello.", dialect=dialect_of("echo"), shape=_openai_wire)
+    backend = ScriptedBackend("Hello.", dialect=dialect_of("echo"), shape=SHAPES["openai"])
 
     state = Chat(backend).chat_with_state(None, user="Hello?").state
 
