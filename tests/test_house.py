@@ -19,12 +19,12 @@ from .test_imports import PACKAGE, ROOMS, all_imports, room
 
 TOP = 5
 """Files at the top: `__init__`, `__main__`, and three doors."""
-FILES = 450
-SHORT, SHORT_LINES = 16, 60
+FILES = 446
+SHORT, SHORT_LINES = 13, 60
 """How many files may have fewer lines than that."""
 ARROWS = 109
 LEVELS = 11
-DOORS = {"history": 24, "state": 16, "types": 13}
+DOORS = {"history": 22, "state": 16, "types": 13}
 """Files of a room that other rooms import from. Every other room has at most `FEW_DOORS`."""
 FEW_DOORS = 12
 CLASSES = 16
