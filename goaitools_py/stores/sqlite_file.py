@@ -50,17 +50,19 @@ class Database:
     @contextmanager
     def connected(self) -> Iterator[sqlite3.Connection]:
         """The connection, for one step. Turns SQLite's exceptions into `StoreUnavailableError`."""
-        with self._lock:
-            try:
+        # The lock inside: if a `try` is the first line of a `with`, neither of both is left in order by an
+        # exit at that line.
+        try:
+            with self._lock:
                 yield self._connection or self._open()
-            except sqlite3.Error as exc:
-                if isinstance(exc, sqlite3.OperationalError) and "column" in str(exc):
-                    older = common.older_layout("a table").because_of(exc)
-                    raise older from older.__cause__
-                failed = StoreUnavailableError(
-                    f"SQLite could not use the store: {type(exc).__name__}: {exc}{self._advice(exc)}"
-                ).because_of(exc)
-                raise failed from failed.__cause__
+        except sqlite3.Error as exc:
+            if isinstance(exc, sqlite3.OperationalError) and "column" in str(exc):
+                older = common.older_layout("a table").because_of(exc)
+                raise older from older.__cause__
+            failed = StoreUnavailableError(
+                f"SQLite could not use the store: {type(exc).__name__}: {exc}{self._advice(exc)}"
+            ).because_of(exc)
+            raise failed from failed.__cause__
 
     def _advice(self, exc: sqlite3.Error) -> str:
         if "unable to open" in str(exc):

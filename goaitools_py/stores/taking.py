@@ -62,15 +62,16 @@ def held(lease: Taken, take: Callable[[], object]) -> Iterator[None]:
         yield
     finally:
         if lease.is_taken:
-            with suppress(StoreUnavailableError):  # an error of the block must not be replaced by this one
-                try:
-                    lease.release()
-                except Exception:
-                    raise
-                except BaseException:
-                    # Once more: a Ctrl-C inside the release must not leave the lease until it ends by itself.
-                    lease.release()
-                    raise
+            try:
+                lease.release()
+            except StoreUnavailableError:
+                pass  # an error of the block must not be replaced by this one
+            except Exception:
+                raise
+            except BaseException:
+                # Once more: a Ctrl-C inside the release must not leave the lease until it ends by itself.
+                lease.release()
+                raise
 
 
 @asynccontextmanager
