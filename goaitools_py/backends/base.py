@@ -185,12 +185,18 @@ class Delta(Value, frozen=True, kw_only=True, gc=False):
 
 
 class Fault(Value, frozen=True, kw_only=True):
-    """The meaning of an error response. `code` is the provider's error code or type, never its text."""
+    """The meaning of an error response.
+
+    Attributes:
+        code: The provider's error code or type, never its text.
+        rules: The rules of the host that the server's words name, each a letter of `host_rules.RULES`.
+    """
 
     kind: FaultKind
     code: str = ""
     retryable: bool = False
     retry_after: float | None = None
+    rules: str = ""
 
 
 REDIRECTED: Final = Fault(kind="rejected", code="redirected")

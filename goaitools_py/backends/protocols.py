@@ -157,12 +157,14 @@ class HostRules(Value, frozen=True, kw_only=True):
     """The host for which a history is viewed. Later releases may add fields, each with a default.
 
     Attributes:
+        letters: The rules of this host, each a letter of `host_rules.RULES`, sorted.
         fully: False: only forms change, so that every server of the API takes the result, and a model reads
             the same. That is done to an imported history. True: parts are left out, too, that this host does
             not take but another server may need, such as thinking without a signature, or a picture in a
             tool's result. That is done after a server has refused the history, and only then.
     """
 
+    letters: str = ""
     fully: bool = False
 
 
@@ -179,6 +181,24 @@ class ViewsHistory(Protocol):
 
         Changes are only taken away from a history, never added. An entry that is not a JSON object stays as
         it is.
+        """
+        ...
+
+    @property
+    def host(self) -> str:
+        """The server's host and port, such as "127.0.0.1:11434". What was learned holds for it only. "" for
+        the provider's own."""
+        ...
+
+    def known_rules(self, model: str) -> HostRules:
+        """The rules that this host is known to have for a model. They hold from the first request on."""
+        ...
+
+    def request_view(self, parts: RequestParts, rules: HostRules) -> RequestParts:
+        """The request as a host with these rules takes it; the same object if nothing changes.
+
+        A pure function. The stored history stays as it is. Equal entries at the beginning of a longer history
+        give equal bytes, so that prompt caches stay valid. The pieces of `history` may hold several entries.
         """
         ...
 

@@ -90,11 +90,13 @@ class AnthropicDialect(Value, frozen=True):
     """``POST /v1/messages``, as Anthropic, its clouds and compatible servers speak it.
 
     Args:
+        host: The server's host and port; "" for the company's own.
         family: "anthropic", "aws", "foundry" or "claude.googleapis.com", or the host of a compatible
             server. The first four check a request against the published type. The others get
             `anthropic-version: 2023-06-01`, sampling settings, and cache marks on the last message.
         model: The backend's model, "" without one. It decides whether a system message in the middle of
             the history is stored as one. The sent form depends on the request's own model.
+        host: The server's host and port; "" for the company's own.
     """
 
     wire: ClassVar[str] = "anthropic"
@@ -104,6 +106,7 @@ class AnthropicDialect(Value, frozen=True):
 
     family: str = "anthropic"
     model: str = ""
+    host: str = ""
 
     # ------------------------------------------------------------------------------------ writing
 
@@ -416,6 +419,14 @@ class AnthropicDialect(Value, frozen=True):
         from .narrow import history
 
         return history(entries, rules.fully)
+
+    def known_rules(self, model: str) -> HostRules:
+        """The rules of this host for a model; see `ViewsHistory`."""
+        return HostRules()
+
+    def request_view(self, parts: RequestParts, rules: HostRules) -> RequestParts:
+        """The request as a host with these rules takes it; see `ViewsHistory`."""
+        return parts
 
     def unique_calls(self, entries: Sequence[bytes]) -> Sequence[EntryView]:
         """The entries with unique ids for answered calls; see `ViewsHistory`."""

@@ -73,6 +73,7 @@ class OpenAIChatDialect(Value, frozen=True):
         family: "openai", "azure", or the host of a compatible server. The first two check a request against
             the published type. The others get `max_tokens` instead of `max_completion_tokens`, no
             `include_obfuscation`, and a cache key only if a setting gives one.
+        host: The server's host and port; "" for the company's own.
     """
 
     wire: ClassVar[str] = "openai"
@@ -81,6 +82,7 @@ class OpenAIChatDialect(Value, frozen=True):
     losses: ClassVar[frozenset[LossKind]] = frozenset()
 
     family: str = "openai"
+    host: str = ""
 
     # ------------------------------------------------------------------------------------ writing
 
@@ -272,6 +274,14 @@ class OpenAIChatDialect(Value, frozen=True):
         from .narrow import history
 
         return history(entries, rules.fully)
+
+    def known_rules(self, model: str) -> HostRules:
+        """The rules of this host for a model; see `ViewsHistory`."""
+        return HostRules()
+
+    def request_view(self, parts: RequestParts, rules: HostRules) -> RequestParts:
+        """The request as a host with these rules takes it; see `ViewsHistory`."""
+        return parts
 
     def unique_calls(self, entries: Sequence[bytes]) -> Sequence[EntryView]:
         """The entries with unique ids for answered calls; see `ViewsHistory`."""

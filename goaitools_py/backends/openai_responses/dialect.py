@@ -102,10 +102,12 @@ class OpenAIResponsesDialect(Value, frozen=True):
     """``POST /responses`` without server state, as OpenAI, Azure and many compatible servers speak it.
 
     Args:
+        host: The server's host and port; "" for the company's own.
         family: "openai", "azure", or the host of a compatible server. The others get a cache key only if a
             setting gives one, no `include_obfuscation`, and the role ``system`` where the first two get
             ``developer``: Ollama silently drops items of that role (ollama#18305), and chat templates of
             vLLM and llama.cpp refuse it.
+        host: The server's host and port; "" for the company's own.
     """
 
     wire: ClassVar[str] = "openai-responses"
@@ -114,6 +116,7 @@ class OpenAIResponsesDialect(Value, frozen=True):
     losses: ClassVar[frozenset[LossKind]] = frozenset()
 
     family: str = "openai"
+    host: str = ""
 
     # ------------------------------------------------------------------------------------ writing
 
@@ -385,6 +388,14 @@ class OpenAIResponsesDialect(Value, frozen=True):
         from .narrow import history
 
         return history(entries, rules.fully)
+
+    def known_rules(self, model: str) -> HostRules:
+        """The rules of this host for a model; see `ViewsHistory`."""
+        return HostRules()
+
+    def request_view(self, parts: RequestParts, rules: HostRules) -> RequestParts:
+        """The request as a host with these rules takes it; see `ViewsHistory`."""
+        return parts
 
     def unique_calls(self, entries: Sequence[bytes]) -> Sequence[EntryView]:
         """The entries with unique ids for answered calls; see `ViewsHistory`."""
