@@ -81,6 +81,8 @@ class RequestParts(Value, frozen=True, kw_only=True):
     """Values of earlier replies (`Reply.carried`) that this request needs. Expired ones are left out."""
     has_system: bool = True
     """False: no entry of the history is a system message, so the dialect does not have to look for one."""
+    has_media: bool = True
+    """False: no entry of the history holds a picture, so a view does not have to look for one."""
     cache_marks: bool = True
     """False: set no cache marks, because the next request will come after the cache has expired."""
     output: bytes = b""

@@ -36,7 +36,7 @@ RULES: Final[Mapping[str, str]] = {
     "v": "at most 20 pictures: older ones are a line of text",
     "x": "content is text, not a list of parts",
     "y": "no names of authors",
-    "z": "above 20 pictures none has a side of more than 2,000 pixels: if one has, older ones are a line of text",
+    "z": "above 20 pictures none has more than 2,000 pixels: if one has, older ones are a line of text",
 }
 """What each letter means, in words for warnings and pages."""
 

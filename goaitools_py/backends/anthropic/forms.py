@@ -202,33 +202,26 @@ def message_view(entry: bytes, view: Mapping[str, Any], log: list[Change], frame
         edit.keep_only(_SYSTEM if role == "system" else _MESSAGE)
     content = view.get("content")
     if isinstance(content, list) and content:
-        given = edit.members["content"]
+        given = rawjson.items(edit.members["content"])
         is_bare = "c" in frame.letters and role == "assistant" and _says_all(content)
         change = partial(_block, role=role, log=log, frame=frame, is_bare=is_bare)
-        blocks = [change(one) for one in rawjson.items(given)]
-        made = [one for one in blocks if one]
+        made = [block for one in given if (block := change(one))]
         if "k" in frame.letters and role == "assistant" and _lacks_thought(content):
             log.append("thinking")
             made.insert(0, _NO_THOUGHT)
-        if log:
+        if len(made) != len(given) or any(new is not old for new, old in zip(made, given, strict=True)):
             made = _ended(made) if role == "assistant" else made
-            edit.put("content", _spliced(given, made), None)
+            edit.put("content", b"[" + b",".join(made) + b"]", None)
         if not made:
-            if "e" not in frame.letters or role == "assistant":
+            if role == "assistant" or "e" not in frame.letters:
                 return b""
-            edit.put("content", b"[" + _EMPTY + b"]", "empty")
+            edit.put("content", b"[" + _EMPTY + b"]", None)
     elif "e" in frame.letters and (not content or (isinstance(content, str) and not content.strip())):
         log.append("empty")
         if role == "assistant":
             return b""
         edit.put("content", b"[" + _EMPTY + b"]", None)
     return edit.done()
-
-
-def _spliced(given: bytes, made: Sequence[bytes]) -> bytes:
-    """The list of blocks; the very object if they are the same."""
-    whole = b"[" + b",".join(made) + b"]"
-    return given if whole == given else whole
 
 
 def _ended(blocks: list[bytes]) -> list[bytes]:
@@ -289,9 +282,9 @@ def _block(raw: bytes, *, role: str, log: list[Change], frame: Frame, is_bare: b
         change = partial(_block, role=_RESULT, log=log, frame=frame)
         inner = each(edit.members["content"], change)
         edit.put("content", b"[" + _EMPTY + b"]" if inner == b"[]" and view["content"] else inner, None)
-    if "p" in frame.letters and role in _TAKEN and kind not in _TAKEN[role]:
-        if not _is_hosted_result(kind, role):
-            return _noted(kind, log)
+    is_taken = role not in _TAKEN or kind in _TAKEN[role] or _is_hosted_result(kind, role)
+    if "p" in frame.letters and not is_taken:
+        return _noted(kind, log)
     if "m" in frame.letters:
         if kind in _BLOCKS:
             edit.keep_only(_BLOCKS[kind] | {"type"})

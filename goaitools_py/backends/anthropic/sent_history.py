@@ -138,7 +138,7 @@ def _as_block(entry: bytes) -> bytes:
 
 def as_users(entry: bytes) -> bytes:
     """The text of a system message as a user's message with a block; b"" without text."""
-    content: Any = rawjson.loads(rawjson.members(entry).get("content", b"null"))
+    content: Any = rawjson.view(rawjson.members(entry).get("content", b"null"))
     if isinstance(content, str):
         texts = [content]
     else:

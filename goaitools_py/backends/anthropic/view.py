@@ -69,9 +69,12 @@ _ANY: Final = {"type": "object", "properties": {}}
 def request_view(parts: RequestParts, rules: HostRules) -> RequestParts:
     """The request as a host with these rules takes it; see `ViewsHistory`."""
     letters = "".join(sorted(_LETTERS.intersection(rules.letters)))
+    counts = parts.has_media and ("v" in rules.letters or "z" in rules.letters)
+    if not letters and not counts:
+        return parts
     whole = joined([piece for piece in parts.history if piece])
     skipped = 0
-    if "v" in rules.letters or "z" in rules.letters:
+    if counts:
         skipped = skipped_pictures(whole, only_large="v" not in rules.letters)
     if skipped:
         letters += "v"
@@ -145,7 +148,7 @@ class _Messages(Walk):
         """The next message as it is sent."""
         role, sent = _role_of(entry), entry
         if role == "system" and "s" in self._letters:
-            role, sent = "user", as_users(entry)
+            role, sent = "user", as_users(entry) if object_in(entry) is not None else entry
             self._is_reread = True
             if not sent:
                 return ()
@@ -166,7 +169,7 @@ class _Messages(Walk):
 
     def rest(self) -> Sequence[bytes]:
         """The messages that were held back, and "l"."""
-        left = [_as_one(self._held)] if self._held else []
+        left = [*_as_one(self._held)]
         if "l" in self._letters and self._role == "assistant":
             left.append(_GO_ON)
         return left
@@ -214,7 +217,7 @@ class _Messages(Walk):
             held.append(entry)
             return []
         self._held = [entry]
-        return [_as_one(held)] if held else []
+        return _as_one(held)
 
 
 # --------------------------------------------------------------------------------- single messages
@@ -270,12 +273,16 @@ def _with(entry: bytes, blocks: Sequence[bytes]) -> bytes:
     return rawjson.replaced(entry, {"content": b"[" + b",".join(blocks) + b"]"})
 
 
-def _as_one(entries: Sequence[bytes]) -> bytes:
-    """One message with the blocks of all; the very object for a single one. Other members are the first's."""
-    if len(entries) == 1:
-        return entries[0]
-    blocks = [block for entry in entries for block in _raw_blocks(entry)]
-    return _with(entries[0], blocks)
+def _as_one(entries: list[bytes]) -> list[bytes]:
+    """One message with the blocks of all, and the other members of the first. The entries themselves if there
+    is one at most, or one that is no JSON."""
+    if len(entries) < 2:
+        return entries
+    try:
+        blocks = [block for entry in entries for block in _raw_blocks(entry)]
+    except rawjson.RawJSONError:
+        return entries
+    return [_with(entries[0], blocks)]
 
 
 def _raw_blocks(entry: bytes) -> list[bytes]:

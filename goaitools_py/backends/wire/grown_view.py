@@ -122,7 +122,7 @@ def _is_there(run: _Run, mark: _Mark, whole: bytes) -> bool:
     end = mark.read
     if end != len(whole) and whole[end : end + len(_JOINT)] != _JOINT:
         return False
-    return whole.startswith(memoryview(run.given)[:end])  # type: ignore[arg-type]  # any buffer is taken
+    return whole.startswith(memoryview(run.given)[:end])
 
 
 def _gone_on(mark: _Mark, made: bytes, whole: bytes) -> tuple[_Mark, bytes]:
