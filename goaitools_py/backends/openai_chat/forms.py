@@ -45,7 +45,7 @@ import re
 import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ...base import rawjson
 from ..protocols import Change, EntryView
@@ -150,6 +150,28 @@ def _id_rule(letters: str) -> Callable[[str], str]:
 # ---------------------------------------------------------------------------------------- messages
 
 
+class _Work(NamedTuple):
+    """What is to be done to a message.
+
+    Attributes:
+        letters: The rules.
+        ids: Gives the ids of calls.
+        log: Gets the kind of each change.
+        is_stored: True: the result is stored, so that each byte stays which no rule is about.
+    """
+
+    letters: str
+    ids: Ids
+    log: list[Change]
+    is_stored: bool = False
+
+    def edit(self, raw: bytes) -> Edit:
+        return Edit(raw, self.log)
+
+    def done(self, edit: Edit) -> bytes:
+        return edit.done() if self.is_stored else edit.rebuilt()
+
+
 def forms(entries: Sequence[bytes]) -> Iterator[EntryView]:
     """Each message in the forms that every server of this provider API takes; see `ViewsHistory`."""
     ids = Ids(_long_id, unique=False)  # in another turn an id may come again
@@ -160,7 +182,8 @@ def forms(entries: Sequence[bytes]) -> Iterator[EntryView]:
             continue
         log: list[Change] = []
         ids.begin()
-        yield EntryView(_message(entry, view, log, ids, "f"), log, ids.changed)
+        work = _Work("f", ids, log, is_stored=True)
+        yield EntryView(_message(entry, view, work), log, ids.changed)
 
 
 def message_view(entry: bytes, letters: str) -> bytes:
@@ -169,11 +192,11 @@ def message_view(entry: bytes, letters: str) -> bytes:
     view = object_in(entry)
     if view is None:
         return entry
-    return _message(entry, view, [], Ids(_id_rule(letters), unique=False), letters)
+    return _message(entry, view, _Work(letters, Ids(_id_rule(letters), unique=False), []))
 
 
-def _message(entry: bytes, view: Mapping[str, Any], log: list[Change], ids: Ids, letters: str) -> bytes:
-    edit = Edit(entry, log)
+def _message(entry: bytes, view: Mapping[str, Any], work: _Work) -> bytes:
+    edit, letters = work.edit(entry), work.letters
     role = word(view, "role")
     if "d" in letters and role == "developer":
         edit.put("role", b'"system"', "rewritten")
@@ -181,15 +204,15 @@ def _message(entry: bytes, view: Mapping[str, Any], log: list[Change], ids: Ids,
     calls = view.get("tool_calls")
     if calls == [] and ("f" in letters or "m" in letters):
         edit.drop("tool_calls", "members")
-    elif calls and isinstance(calls, list):
-        _calls(edit, ids, letters)
-    ids.result(edit, "tool_call_id")
+    elif calls and isinstance(calls, list) and not _IN_CALLS.isdisjoint(letters):
+        _calls(edit, work)
+    work.ids.result(edit, "tool_call_id")
     if isinstance(view.get("function_call"), dict):
-        called = _function(edit.members["function_call"], "arguments", log, letters)
+        called = _function(edit.members["function_call"], "arguments", work)
         edit.put("function_call", called, None)
     _author(edit, view, role, letters)
     is_bare = role == "assistant" and _reasoning(edit, view, letters)
-    _content(edit, view, role, letters, is_bare=is_bare)
+    _content(edit, view, role, work, is_bare=is_bare)
     if "p" in letters and role == "assistant" and view.get("audio") is not None:
         edit.drop("audio", "left_out")
         if not view.get("content") and not view.get("tool_calls"):
@@ -200,12 +223,15 @@ def _message(entry: bytes, view: Mapping[str, Any], log: list[Change], ids: Ids,
         for key in _NULLS:
             if key in view and view[key] is None:
                 edit.drop(key, "members")
-    made = edit.done()
+    made = work.done(edit)
     if role == "assistant" and not _LEAVES_OUT.isdisjoint(letters) and _is_empty(view, made):
-        log.append("empty")
+        work.log.append("empty")
         return b""
     return made
 
+
+_IN_CALLS: Final = frozenset("fgijm")
+"""Rules for a call."""
 
 _LEAVES_OUT: Final = frozenset("emprx")
 """Rules that a message without content breaks, or that may take the content of a message."""
@@ -264,44 +290,50 @@ def _has_text(content: object) -> bool:
 # -------------------------------------------------------------------------------------------- calls
 
 
-def _calls(edit: Edit, ids: Ids, letters: str) -> None:
-    raw = each(edit.members["tool_calls"], partial(_call, log=edit.log, ids=ids, letters=letters))
-    if "g" in letters:
+def _calls(edit: Edit, work: _Work) -> None:
+    raw = each(edit.members["tool_calls"], partial(_call, work=work))
+    if "g" in work.letters:
         first, *others = rawjson.items(raw)
-        signed = _signed(first, edit.log)
+        signed = _signed(first, work)
         if signed is not first:
             raw = b"[" + b",".join((signed, *others)) + b"]"
     edit.put("tool_calls", raw, None)
 
 
-def _call(raw: bytes, *, log: list[Change], ids: Ids, letters: str) -> bytes:
+def _call(raw: bytes, *, work: _Work) -> bytes:
     view = object_in(raw)
     if view is None:
         return raw
-    edit = Edit(raw, log)
-    ids.call(edit, "id")
+    edit, letters = work.edit(raw), work.letters
+    work.ids.call(edit, "id")
     kind = "custom" if isinstance(view.get("custom"), dict) and not view.get("function") else "function"
     if "f" in letters and view.get("type") is None:
         edit.put("type", rawjson.dumps(kind), "rewritten")
     if isinstance(view.get(kind), dict):
         written = "input" if kind == "custom" else "arguments"
-        edit.put(kind, _function(edit.members[kind], written, log, letters), None)
+        edit.put(kind, _function(edit.members[kind], written, work), None)
     if "m" in letters:
         edit.keep_only({"id", "type", kind, *(("extra_content",) if "g" in letters else ())})
-    return edit.done()
+    return work.done(edit)
 
 
-def _function(raw: bytes, written: str, log: list[Change], letters: str) -> bytes:
-    edit = Edit(raw, log)
+def _function(raw: bytes, written: str, work: _Work) -> bytes:
+    if _FUNCTION.isdisjoint(work.letters):
+        return raw
+    edit, letters = work.edit(raw), work.letters
     name = rawjson.string(edit.members.get("name", b""))
     if "f" in letters and name and clean_name(name, limit=_MAX_NAME) != name:
         edit.put("name", rawjson.dumps(clean_name(name, limit=_MAX_NAME)), "tool_renamed")
     if "m" in letters:
         edit.keep_only({"name", written})
-    return edit.done()
+    return work.done(edit)
 
 
-def _signed(raw: bytes, log: list[Change]) -> bytes:
+_FUNCTION: Final = frozenset("fm")
+"""Rules for the inside of a call."""
+
+
+def _signed(raw: bytes, work: _Work) -> bytes:
     """A call with a thought signature. Of several calls in one message Gemini signs the first only."""
     view = object_in(raw)
     if view is None:
@@ -310,21 +342,22 @@ def _signed(raw: bytes, log: list[Change]) -> bytes:
     google = as_dict(more.get("google"))
     if word(google, "thought_signature"):
         return raw
-    edit = Edit(raw, log)
+    edit = work.edit(raw)
     made = {**more, "google": {**google, "thought_signature": _SKIP}}
     edit.put("extra_content", rawjson.dumps(made), "rewritten")
-    return edit.done()
+    return work.done(edit)
 
 
 # -------------------------------------------------------------------------------------------- parts
 
 
-def _content(edit: Edit, view: Mapping[str, Any], role: str, letters: str, *, is_bare: bool) -> None:
+def _content(edit: Edit, view: Mapping[str, Any], role: str, work: _Work, *, is_bare: bool) -> None:
     """The content as the host takes it. `is_bare`: without its reasoning."""
+    letters = work.letters
     has_calls = bool(view.get("tool_calls")) or isinstance(view.get("function_call"), dict)
     content = view.get("content")
     if isinstance(content, list):
-        _listed(edit, role, letters, is_bare=is_bare, has_calls=has_calls)
+        _listed(edit, role, work, is_bare=is_bare, has_calls=has_calls)
     elif content is None:
         has_none = "f" in letters and role == "assistant" and view.get("tool_calls") == []
         if has_none or ("n" in letters and role != "function"):
@@ -333,9 +366,9 @@ def _content(edit: Edit, view: Mapping[str, Any], role: str, letters: str, *, is
         edit.put("content", b"null", "empty")
 
 
-def _listed(edit: Edit, role: str, letters: str, *, is_bare: bool, has_calls: bool) -> None:
-    given = edit.members["content"]
-    raw = each(given, partial(_part, role=role, log=edit.log, letters=letters, is_bare=is_bare))
+def _listed(edit: Edit, role: str, work: _Work, *, is_bare: bool, has_calls: bool) -> None:
+    given, letters = edit.members["content"], work.letters
+    raw = each(given, partial(_part, role=role, work=work, is_bare=is_bare))
     left = rawjson.items(raw)
     if not left and role == "assistant" and (raw is not given or not _ARRAYS.isdisjoint(letters)):
         raw = b"null" if has_calls and "n" not in letters else b'""'
@@ -362,12 +395,12 @@ def _as_text(parts: Sequence[bytes], role: str) -> bytes:
     return rawjson.dumps(("" if role == "assistant" else "\n\n").join(texts))
 
 
-def _part(raw: bytes, *, role: str, log: list[Change], letters: str, is_bare: bool) -> bytes:
+def _part(raw: bytes, *, role: str, work: _Work, is_bare: bool) -> bytes:
     view = object_in(raw)
     if view is None:
         return raw
     kind = word(view, "type")
-    edit = Edit(raw, log)
+    edit, letters, log = work.edit(raw), work.letters, work.log
     if "f" in letters and kind in _OTHER_NAMES and isinstance(view.get("text"), str):
         kind = "text"
         edit.put("type", b'"text"', "rewritten")
@@ -388,7 +421,7 @@ def _part(raw: bytes, *, role: str, log: list[Change], letters: str, is_bare: bo
             edit.put(kind, text_in(edit.members.get(kind)), "rewritten")
     if "m" in letters and kind in _ALL_PARTS:
         edit.keep_only({"type", kind, "prompt_cache_breakpoint"})
-    return edit.done()
+    return work.done(edit)
 
 
 # ----------------------------------------------------------------------------------------- repeated ids

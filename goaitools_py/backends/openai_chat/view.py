@@ -34,7 +34,7 @@ from ...types.render import system_block, valid_text
 from ..base import RequestParts
 from ..protocols import HostRules
 from ..wire.kept_views import BETWEEN, KeptViews
-from ..wire.narrowing import note, object_in, word
+from ..wire.narrowing import note, object_in, rebuilt, word
 from ..wire.tolerance import as_dict, members_of
 from .forms import LETTERS, message_view
 
@@ -298,7 +298,7 @@ class _Fold:
                 if self.pictures <= self._left_out:
                     kept, is_changed = _NO_PICTURE, True
             made.append(kept)
-        return rawjson.replaced(entry, {"content": b"[" + b",".join(made) + b"]"}) if is_changed else entry
+        return rebuilt({**members, "content": b"[" + b",".join(made) + b"]"}) if is_changed else entry
 
 
 _NO_PICTURE: Final = rawjson.dumps({"type": "text", "text": note("image_url")})
@@ -382,9 +382,9 @@ def _of_texts(texts: Iterable[str]) -> bytes:
 
 
 def _behind_texts(texts: Iterable[str], entry: bytes) -> bytes:
-    before = _of_texts(texts)
-    content = _contents(members_of(before)["content"], members_of(entry).get("content", b"null"))
-    return rawjson.replaced(entry, {"content": content}) if content else BETWEEN.join((before, entry))
+    before, members = _of_texts(texts), members_of(entry)
+    content = _contents(members_of(before)["content"], members.get("content", b"null"))
+    return rebuilt({**members, "content": content}) if content else BETWEEN.join((before, entry))
 
 
 def _all_joined(entries: Sequence[bytes]) -> bytes:
@@ -406,8 +406,10 @@ def _joined(first: bytes, second: bytes) -> bytes:
     content = _contents(before, after)
     if not content:
         return b""
-    gone = {"name"} if one.get("name") != two.get("name") else frozenset()
-    return rawjson.replaced(rawjson.without(second, gone) if gone else second, {"content": content})
+    made = {**two, "content": content}
+    if one.get("name") != two.get("name"):
+        made.pop("name", None)
+    return rebuilt(made)
 
 
 _EMPTY: Final = (b"null", b'""', b"[]")
