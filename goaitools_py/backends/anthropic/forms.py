@@ -33,7 +33,7 @@ m    other members of a block       "Extra inputs are not permitted"
 m    ``citations`` of a user's text the same, from version 2026-10-21 on
 e    text of white space            "text content blocks must be non-empty"; Bedrock behind a gateway also
                                     refuses white space (vercel/ai#14618, 2026-05)
-k    a call without thinking        DeepSeek: "The `content[].thinking` in the thinking mode must be passed
+k    a reply without thinking       DeepSeek: "The `content[].thinking` in the thinking mode must be passed
                                     back to the API", also of turns that had none. An empty block is taken
                                     (hermes-agent#22313, 2026-05; QwenLM/qwen-code#3788, 2026-05)
 c    text, thinking and calls       the template of gpt-oss: "Cannot pass both content and thinking in an
@@ -241,9 +241,8 @@ def _says_all(content: Sequence[Any]) -> bool:
 
 
 def _lacks_thought(content: Sequence[Any]) -> bool:
-    """True for a message with calls and without thinking."""
-    kinds = {word(block, "type") for block in _listed(content)}
-    return "tool_use" in kinds and _THINKING.isdisjoint(kinds)
+    """True for a message without thinking."""
+    return not any(block.get("type") in _THINKING for block in _listed(content))
 
 
 def _block(raw: bytes, *, role: str, log: list[Change], frame: Frame, is_bare: bool = False) -> bytes:

@@ -13,7 +13,9 @@ t  The tools that the history used are offered, and calls forbidden: LiteLLM ans
    calling without `tools=`" (litellm#24712, 2026-03), Converse needs toolConfig (pydantic-ai#5929, 2026-06)
 u  A reply of one dot stands between results and words of the user: "Unexpected role 'user' after role
    'tool'" (Mistral's models behind a gateway)
-z  As "v", but only if a picture is known to be too large; see `pictures`
+w  As "v", but only if a picture is known to be too large; see `pictures`
+z  As "s", and the system text of the request is a user's message before the history: templates of Gemma
+   behind a server answer "System role not supported" (vllm#2964)
 =  ======================================================================================================
 
 The other letters change single messages; see `forms`. Signed thinking is bound to everything before it. If a
@@ -41,17 +43,17 @@ from .sent_history import as_users
 
 __all__ = ["request_view"]
 
-_LETTERS: Final = frozenset("aceijklmprstu")
-"""The letters that change a history by themselves. "v" and "z" do so with the number of pictures."""
+_LETTERS: Final = frozenset("acefijklmprstuz")
+"""The letters that change a history by themselves. "v" and "w" do so with the number of pictures."""
 
-_ALWAYS_READ: Final = frozenset("mp")
+_ALWAYS_READ: Final = frozenset("fmp")
 """Any message may break these rules, so each is read once."""
 
 _NEEDLES: Final = {
     "c": b'thinking"',
     "i": b"tool_",
     "j": b"tool_",
-    "k": b'"tool_use"',
+    "k": b'"assistant"',
     "r": b'thinking"',
     "v": b'"image"',
 }
@@ -69,10 +71,13 @@ _ANY: Final = {"type": "object", "properties": {}}
 def request_view(parts: RequestParts, rules: HostRules) -> RequestParts:
     """The request as a host with these rules takes it; see `ViewsHistory`."""
     letters = "".join(sorted(_LETTERS.intersection(rules.letters)))
-    counts = parts.has_media and ("v" in rules.letters or "z" in rules.letters)
+    counts = parts.has_media and ("v" in rules.letters or "w" in rules.letters)
     if not letters and not counts:
         return parts
-    whole = joined([piece for piece in parts.history if piece])
+    history = parts.history
+    if "z" in letters and parts.preamble:
+        history = [_as_lead(parts.preamble), *history]
+    whole = joined([piece for piece in history if piece])
     skipped = 0
     if counts:
         skipped = skipped_pictures(whole, only_large="v" not in rules.letters)
@@ -80,13 +85,15 @@ def request_view(parts: RequestParts, rules: HostRules) -> RequestParts:
         letters += "v"
     if not letters:
         return parts
-    key = ("anthropic", letters, skipped, parts.cache_key or whole[:256])
-    found = viewed(key, lambda: _Messages(letters, skipped), whole, parts.history)
+    rules_here = ("anthropic", letters, skipped)
+    found = viewed(rules_here, lambda: _Messages(letters, skipped), whole, history)
     walk = found.walk
     assert isinstance(walk, _Messages)
     changes: dict[str, Any] = {}
     if found.pieces is not parts.history:
         changes["history"] = found.pieces
+    if "z" in letters and parts.preamble:
+        changes["preamble"] = b""
     if walk.names and "t" in letters and not parts.tools:
         changes |= {"tools": _tools(walk.names), "forbid_tools": True}
     if walk.is_unbound or (walk.is_signed and "tools" in changes):
@@ -94,6 +101,11 @@ def request_view(parts: RequestParts, rules: HostRules) -> RequestParts:
     if skipped:
         changes["left_out"] = {"image": skipped}
     return replace(parts, **changes) if changes else parts
+
+
+def _as_lead(preamble: bytes) -> bytes:
+    """The system text of a request as a message of the user."""
+    return as_users(b'{"role":"system","content":%s}' % preamble)
 
 
 def _tools(names: Sequence[str]) -> bytes:
@@ -147,7 +159,7 @@ class _Messages(Walk):
     def take(self, entry: bytes) -> Sequence[bytes]:
         """The next message as it is sent."""
         role, sent = _role_of(entry), entry
-        if role == "system" and "s" in self._letters:
+        if role == "system" and ("s" in self._letters or "z" in self._letters):
             role, sent = "user", as_users(entry) if object_in(entry) is not None else entry
             self._is_reread = True
             if not sent:

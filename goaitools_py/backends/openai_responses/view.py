@@ -18,6 +18,8 @@ t  The tools that the history used are offered, and calls forbidden: LiteLLM ans
    calling without `tools=`" (litellm#24712, 2026-03)
 u  A reply of one dot stands between a call's output and a message of the user: "Unexpected role 'user' after
    role 'tool'" (Mistral's models behind a server)
+z  As "s", and the system messages before the history are a user's: templates of Gemma answer "System role
+   not supported" (vllm#2964)
 =  ======================================================================================================
 
 The other letters change single items; see `forms`.
@@ -43,9 +45,9 @@ from .writing import function_tool
 
 __all__ = ["request_view"]
 
-_LETTERS: Final = frozenset("acdeijlmprstux")
+_LETTERS: Final = frozenset("acdefijlmprstuxz")
 
-_ALWAYS_READ: Final = frozenset("mp")
+_ALWAYS_READ: Final = frozenset("fmp")
 """Any item may break these rules, so each is read once."""
 
 _NEEDLES: Final = {
@@ -70,16 +72,21 @@ def request_view(parts: RequestParts, rules: HostRules, *, is_own: bool) -> Requ
     letters = "".join(sorted(_LETTERS.intersection(rules.letters)))
     if not letters:
         return parts
-    whole = joined([piece for piece in parts.history if piece])
-    is_led = bool(parts.preamble)
-    key = ("openai-responses", letters, is_own, is_led, parts.cache_key or whole[:256])
-    found = viewed(key, lambda: _Items(letters, is_own=is_own, is_led=is_led), whole, parts.history)
+    history, preamble = parts.history, parts.preamble
+    if "z" in letters and preamble:
+        history, preamble = [preamble, *history], b""
+    whole = joined([piece for piece in history if piece])
+    is_led = bool(preamble)
+    rules_here = ("openai-responses", letters, is_own, is_led)
+    found = viewed(rules_here, lambda: _Items(letters, is_own=is_own, is_led=is_led), whole, history)
     walk = found.walk
     assert isinstance(walk, _Items)
     changes: dict[str, Any] = {}
     if found.pieces is not parts.history:
         changes["history"] = found.pieces
-    if is_led and (preamble := _preamble(parts.preamble, letters)) != parts.preamble:
+    if is_led:
+        preamble = _preamble(preamble, letters)
+    if preamble != parts.preamble:
         changes["preamble"] = preamble
     if walk.names and "t" in letters and not parts.tools:
         tools = rawjson.dumps([_tool(name, kind) for name, kind in walk.names.items()])
@@ -148,7 +155,7 @@ class _Items(Walk):
         is_users = entry.startswith(_USERS)
         view = None if is_users else object_in(entry)
         kind = "user" if is_users else kind_of(view) if view is not None else ""
-        if kind in ("system", "developer") and "s" in self._letters and (self._is_led or self._has_begun):
+        if kind in ("system", "developer") and self._goes_behind():
             assert view is not None
             text = _text_of(view)
             entry, kind, view = rawjson.dumps({"role": "user", "content": system_block(text)}), "user", None
@@ -174,6 +181,10 @@ class _Items(Walk):
         """The items that were held back, and "l"."""
         left = self._done(is_over=False)
         return [*left, _GO_ON] if "l" in self._letters and self._kind == "assistant" else left
+
+    def _goes_behind(self) -> bool:
+        """True if a system message that comes now is text of a user's."""
+        return "z" in self._letters or ("s" in self._letters and (self._is_led or self._has_begun))
 
     def _is_touched(self, entry: bytes) -> bool:
         """True if a rule for single items may change this one."""
