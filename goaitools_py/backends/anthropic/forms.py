@@ -210,7 +210,7 @@ def message_view(entry: bytes, view: Mapping[str, Any], log: list[Change], frame
         is_bare = "c" in frame.letters and role == "assistant" and _says_all(content)
         change = partial(_block, role=role, log=log, frame=frame, is_bare=is_bare)
         made = [block for one in given if (block := change(one))]
-        if "k" in frame.letters and role == "assistant" and _lacks_thought(content):
+        if "k" in frame.letters and role == "assistant" and not is_bare and _lacks_thought(content):
             log.append("thinking")
             made.insert(0, _NO_THOUGHT)
         if len(made) != len(given) or any(new is not old for new, old in zip(made, given, strict=True)):
