@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-__all__ = ["RULES", "joined_rules", "known_letters"]
+__all__ = ["GUESSES", "RULES", "joined_rules", "known_letters", "rule_names"]
 
 RULES: Final[Mapping[str, str]] = {
     "a": "roles alternate: neighbouring messages of one role are joined",
@@ -39,6 +39,10 @@ RULES: Final[Mapping[str, str]] = {
 }
 """What each letter means, in words for warnings and pages."""
 
+GUESSES: Final = ("ejmpr", "adejlmprstux", "adgjklmnpstux")
+"""The rules to try in turn after a refusal whose words name no rule: first the forms of the strictest host,
+then the shape of the history too, then what the other hosts need instead."""
+
 _EXCLUDES: Final[Mapping[str, str]] = {
     "e": "n",
     "n": "e",
@@ -55,6 +59,11 @@ def joined_rules(older: str, newer: str) -> str:
     replaced = {gone for letter in newer for gone in _EXCLUDES.get(letter, "")}
     kept = [letter for letter in older if letter not in replaced]
     return "".join(sorted({*kept, *newer}))
+
+
+def rule_names(letters: str) -> str:
+    """The rules in words, for a warning."""
+    return "; ".join(RULES[letter].partition(":")[0] for letter in letters if letter in RULES)
 
 
 def known_letters(letters: Iterable[str]) -> str:

@@ -1,7 +1,8 @@
 """The parts of a turn's request: the history, the model, the preamble, the tools and the settings.
 
-Owns: `Voice`, how it follows from a turn's plan, the parts of the next request, and the encoded tool lists of
-this process. Must never know: when a request is sent, or the code of a tool.
+Owns: `Voice`, how it follows from a turn's plan, the parts of the next request in the form that its host
+takes, and the encoded tool lists of this process. Must never know: when a request is sent, or the code of a
+tool.
 
 A chat sends the same tools with each request. Encoding 200 tools with schemas of 4 KB took longer than the
 rest of a turn (measured: 3 of 4.3 ms). The digest by which a state remembers them took long, too. So each
@@ -15,11 +16,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ..backends.base import Dialect, RequestParts
-from ..backends.protocols import EditsContext
+from ..backends.host_rules import joined_rules
+from ..backends.protocols import EditsContext, HostRules, ViewsHistory
 from ..base.values import Value, field, replace
 from ..open_turn import journal
 from ..state.letters import SYSTEM
-from ..state.records import Meta, digest8
+from ..state.records import Meta, digest4, digest8, host_row
 from ..tools import Tool, external_tool
 from ..types.request_parts import ContextEdit, ProviderTool, ToolSpec, check_edits
 from .fit_settings import fit_settings
@@ -33,7 +35,10 @@ __all__ = [
     "ToolText",
     "Tools",
     "Voice",
+    "as_host_takes",
     "carried",
+    "host_mark",
+    "host_rules",
     "request_parts",
     "tool_text",
     "voice_of",
@@ -246,7 +251,7 @@ def request_parts(ledger: Ledger, voice: Voice, *, forbid_tools: bool = False) -
     for item in ledger.to_send() if ledger.left_waiting is not None else state.inbox:
         entries.append(item.entry)
         has_system = has_system or item.letter == SYSTEM
-    return RequestParts(
+    parts = RequestParts(
         model=voice.model,
         history=entries,
         preamble=voice.preamble,
@@ -261,6 +266,33 @@ def request_parts(ledger: Ledger, voice: Voice, *, forbid_tools: bool = False) -
         drop_signed=meta.unbound,
         output=voice.output,
     )
+    return as_host_takes(ledger, parts)
+
+
+def as_host_takes(ledger: Ledger, parts: RequestParts) -> RequestParts:
+    """The parts of a request in the form that the host is known to take; the same object if that is this."""
+    letters = host_rules(ledger, parts.model)
+    dialect = ledger.dialect
+    if not letters or not isinstance(dialect, ViewsHistory):
+        return parts
+    return dialect.request_view(parts, HostRules(letters=letters))
+
+
+def host_rules(ledger: Ledger, model: str) -> str:
+    """The letters of the rules that hold for the host now: known ones, and those that its refusals showed."""
+    dialect, tried = ledger.dialect, ledger.tried.rules
+    known = getattr(dialect, "known_rules", None)  # each request asks: faster than isinstance
+    if known is None:
+        return ""
+    letters: str = known(model).letters
+    if (rows := ledger.state.meta.hosts) and (row := host_row(rows, host_mark(dialect))) is not None:
+        letters = joined_rules(letters, row.rules)
+    return joined_rules(letters, tried) if tried else letters
+
+
+def host_mark(dialect: Dialect) -> str:
+    """The digest of the provider API, the host and the port, by which a state remembers them."""
+    return digest4(f"{dialect.wire}\n{getattr(dialect, 'host', '') or dialect.family}")
 
 
 def carried(meta: Meta, now: int) -> dict[str, str]:
