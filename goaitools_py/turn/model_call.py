@@ -176,7 +176,7 @@ def _failed(ledger: Ledger, call: Call, exc: Exception) -> Flow[Failure]:
     shown = call.was_shown
     if isinstance(exc, BackendError):
         yield from ledger.tick()  # the clock tells which time limit has passed, if one has
-        return failure_of(
+        failure = failure_of(
             exc,
             ledger.dialect,
             call.times,
@@ -185,6 +185,9 @@ def _failed(ledger: Ledger, call: Call, exc: Exception) -> Flow[Failure]:
             begun=call.has_begun,
             shown=shown,
         )
+        if failure.fault.kind == "protocol":
+            ledger.partial_text = exc.refused_text  # for the error only: it is no part of the history
+        return failure
     if isinstance(exc, ProtocolFault):
         if exc.usage is not None:
             ledger.book_broken(exc.usage, asked=call.model)

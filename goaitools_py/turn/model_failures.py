@@ -186,6 +186,11 @@ def _words(ledger: Ledger, failure: Failure) -> tuple[str, str]:
             "there are no credentials for the provider, so it was not asked",
             f"set the environment variable {variable} or pass api_key=, then resume(err.state)",
         )
+    if failure.fault.kind == "protocol" and failure.status is not None:
+        return (
+            "the server refused what its own model wrote, such as a malformed tool call",
+            "resume(err.state) asks again; err.partial_text has the model's text, if the server shows it",
+        )
     if failure.fault.kind == "rate_limit" and not failure.fault.retryable:
         return (
             "the account or the key has no quota left",

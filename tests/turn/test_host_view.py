@@ -1,5 +1,6 @@
-"""A history that one server of an API wrote, at another that takes less: no conversation is blocked, and what is
-stored stays as it came."""
+"""A history that one server of an API wrote, at another that takes less.
+
+No conversation is blocked, and what is stored stays as it came."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from goaitools_py import (
+    ProviderProtocolError,
     ProviderRejectedError,
     ProviderUnavailableError,
     ToolContext,
@@ -63,8 +65,9 @@ def habits_of(wire: str) -> list[str]:
 
 
 def test_a_refused_history_is_sent_in_another_form(own: Any, sim: Any, wire: str) -> None:
-    """Each habit: two requests, the message is answered, from then on the history is taken at once, and the stored
-    history has not changed."""
+    """Each habit: two requests, the message is answered, and from then on the history is taken at once.
+
+    The stored history has not changed."""
     chat = own()
     for habit in habits_of(wire):
         history = habitual(wire, habit)
@@ -225,8 +228,9 @@ def test_others_messages_are_not_blamed_for_the_history(own: Any, sim: Any, wire
 def test_an_open_turn_goes_on_at_another_server(
     own: Any, sim: Any, wire: str, scores: Any, state_of: str
 ) -> None:
-    """A turn that a lenient server began goes on at the own host. Its tool runs once, and the call, its result
-    and its flag keep their id. Only the request has another one."""
+    """A turn that a lenient server began goes on at the own host. Its tool runs once.
+
+    The call, its result and its flag keep their id. Only the request has another one."""
     words = Words(wire)
     arguments = '{"team":"Red"}'
     entries = words.user("The score of Red?") + words.calls(LONG, arguments=arguments)
@@ -443,10 +447,10 @@ def test_the_own_host_takes_up_a_turn_of_a_lenient_server(
 
 
 def test_a_refusal_by_a_fallback_counts_as_the_failure_before(face: Any, wire: str, scores: Any) -> None:
-    """The fallback refuses each form. The message stays in the state, and the error is the first provider's."""
+    """The fallback refuses each form. The message stays, and the error is the first provider's."""
     down = BackendError("down", status=503)
     refused = BackendError("no", status=400, body=b'{"error":{"message":"no"}}')
-    first = ScriptedBackend(*[down] * 3, Reply.text("Hello."), wire=wire)
+    first = ScriptedBackend(down, "Hello.", wire=wire)
     second = ScriptedBackend(*[refused] * 5, wire=wire, model="other")
     chat = face.chat(first, fallbacks=[second])
 
@@ -485,3 +489,45 @@ def test_a_state_remembers_eight_hosts() -> None:
 def test_hosts_are_told_apart_by_their_port(base_url: str | None, host: str) -> None:
     """Two local servers with other ports are two hosts. The companies' own hosts have no name."""
     assert host_of(base_url) == host
+
+
+# -------------------------------------------------------- a server that refuses what its own model wrote
+
+
+GROQ = {
+    "error": {
+        "message": "Failed to call a function. Please adjust your prompt. See 'failed_generation' for more "
+        "details.",
+        "type": "invalid_request_error",
+        "code": "tool_use_failed",
+        "failed_generation": '<function=get_score({"team":"Red"}</function>',
+    }
+}
+"""As Groq writes it."""
+
+
+@pytest.mark.parametrize("times", [2, 3])
+def test_a_malformed_call_of_the_model_does_not_cost_the_message(
+    face: Any, run: Any, wire: str, scores: Any, clock: Any, times: int
+) -> None:
+    """Two more tries. Then the error is the provider's, and the message stays in the state.
+
+    Nothing of what the model wrote is in the history."""
+    refused = BackendError("no", status=400, body=json.dumps(GROQ).encode())
+    backend = ScriptedBackend(*[refused] * times, "7.", "Sure.", wire=wire, max_retries=2)
+    chat = face.chat(backend, tools=[scores.get_score])
+
+    if times == 2:
+        assert run(chat, None, user="The score of Red?").text == "7."
+        return
+    with pytest.raises(ProviderProtocolError) as caught:
+        run(chat, None, user="The score of Red?")
+    err = caught.value
+    result = chat.resume(err.state)
+
+    assert (err.retryable, err.pending_input, err.code) == (True, (), "tool_use_failed")
+    assert err.partial_text == GROQ["error"]["failed_generation"]
+    assert "failed_generation" not in repr(err) + str(err)
+    assert len(backend.requests) == 4
+    assert users(result.state) == ["The score of Red?"]
+    assert "function=" not in json.dumps(state_messages(result.state))
