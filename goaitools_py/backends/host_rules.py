@@ -27,6 +27,7 @@ RULES: Final[Mapping[str, str]] = {
     "l": "the last message is from a user or a tool",
     "m": "no members that the request type does not have",
     "n": "no null: the content beside calls is text",
+    "o": "no forced tool choice: the model chooses",
     "p": "parts are of the kinds that the strictest host takes; others are a line of text",
     "q": "reasoning is sent back in the member `reasoning`",
     "r": "no reasoning: members, parts and blocks with unsigned thinking are left out",
@@ -39,7 +40,7 @@ RULES: Final[Mapping[str, str]] = {
 }
 """What each letter means, in words for warnings and pages."""
 
-GUESSES: Final = ("ejmpr", "adejlmprstux", "adgjklmnpstux")
+GUESSES: Final = ("efjmpr", "adefjlmprstux", "adfgjklmnpstux")
 """The rules to try in turn after a refusal whose words name no rule: first the forms of the strictest host,
 then the shape of the history too, then what the other hosts need instead."""
 

@@ -369,6 +369,8 @@ class WritesOutput(Protocol):
     def output(self, name: str, schema: Mapping[str, Any], *, strict: bool) -> bytes:
         """Encode the format, byte-equal for equal schemas. It comes back as `RequestParts.output`.
 
+        b"": this host has no such format. The answer is then asked for in words.
+
         Args:
             name: The type's name: 1 to 64 letters, digits, underscores and dashes.
             schema: The JSON Schema of an object. It is not changed.

@@ -102,11 +102,11 @@ def _viewing(case: DialectCase) -> Findings:
     (odd,) = dialect.history_forms([b"nothing"])
     if odd.entry != b"nothing":
         yield "an entry that is not JSON does not stay as it is"
-    yield from _views(dialect, entries)
+    yield from _views(case, dialect, entries)
     yield from _repeated(case, dialect)
 
 
-def _views(dialect: ViewsHistory, entries: Sequence[bytes]) -> Findings:
+def _views(case: DialectCase, dialect: ViewsHistory, entries: Sequence[bytes]) -> Findings:
     parts = RequestParts(model="model", history=entries)
     if dialect.request_view(parts, HostRules()) is not parts:
         yield "request_view without rules is not the same object"
@@ -123,12 +123,9 @@ def _views(dialect: ViewsHistory, entries: Sequence[bytes]) -> Findings:
         one = b",\n".join(dialect.request_view(joined, rules).history)
         if one != b",\n".join(seen.history):
             yield f"request_view with the rules {letters!r} depends on the pieces of the history"
-        if isinstance(dialect, ChecksHistory):
-            whole = b",\n".join(seen.history).split(b",\n")
-            yield from (
-                f"request_view with the rules {letters!r}: {problem}"
-                for problem in problems_of(dialect, [entry for entry in whole if entry])
-            )
+        whole = b",\n".join(seen.history).split(b",\n")
+        for problem in problems_of(case.dialect, [entry for entry in whole if entry]):
+            yield f"request_view with the rules {letters!r}: {problem}"
 
 
 def _repeated(case: DialectCase, dialect: ViewsHistory) -> Findings:

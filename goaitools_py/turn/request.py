@@ -198,6 +198,9 @@ def voice_of(plan: Plan, meta: Meta) -> tuple[Voice, Tools]:
         handed = {name: value for name, value in settings.items() if name in plan.handed}
         fit = fit_settings(plan.dialect, own, {**kept, **handed}, model=model, tools=tools)
         settings, notes = dict(fit.settings), fit.notes
+    if "tool_choice" in settings and _is_forced(_letters(plan.dialect, meta, model), settings):
+        settings["tool_choice"] = "auto"
+        notes += ("tool_choice: the server refuses a forced choice, so the model chooses",)
     edits: tuple[ContextEdit, ...] = ()
     if compactor is not None and "context_management" not in given:
         edits = _compactors_edits(compactor, plan, settings)
@@ -233,6 +236,7 @@ def _tools(plan: Plan, tools: Sequence[Any], choice: Any) -> tuple[ToolText, Too
     if plan.output is not None and plan.output.tool is not None:
         _check_answer_tool(plan.output.tool.name, specs)
     _check_choice(choice, specs)
+    _check_number(plan.dialect, specs)
     return tool_text(plan.dialect, specs), runnable
 
 
@@ -275,19 +279,31 @@ def as_host_takes(ledger: Ledger, parts: RequestParts) -> RequestParts:
     dialect = ledger.dialect
     if not letters or not isinstance(dialect, ViewsHistory):
         return parts
+    if _is_forced(letters, parts.settings):
+        parts = replace(parts, settings={**parts.settings, "tool_choice": "auto"})
     return dialect.request_view(parts, HostRules(letters=letters))
 
 
+def _is_forced(letters: str, settings: Mapping[str, Any]) -> bool:
+    """True if the settings force the choice of a tool, and the host refuses that."""
+    return "o" in letters and settings.get("tool_choice") not in (None, "auto", "none")
+
+
 def host_rules(ledger: Ledger, model: str) -> str:
-    """The letters of the rules that hold for the host now: known ones, and those that its refusals showed."""
-    dialect, tried = ledger.dialect, ledger.tried.rules
+    """The letters of the rules that hold for the host in the next request."""
+    letters, tried = _letters(ledger.dialect, ledger.state.meta, model), ledger.tried.rules
+    return joined_rules(letters, tried) if tried else letters
+
+
+def _letters(dialect: Dialect, meta: Meta, model: str) -> str:
+    """The letters that the host is known to have, and those that its refusals have shown."""
     known = getattr(dialect, "known_rules", None)  # each request asks: faster than isinstance
     if known is None:
         return ""
     letters: str = known(model).letters
-    if (rows := ledger.state.meta.hosts) and (row := host_row(rows, host_mark(dialect))) is not None:
+    if meta.hosts and (row := host_row(meta.hosts, host_mark(dialect))) is not None:
         letters = joined_rules(letters, row.rules)
-    return joined_rules(letters, tried) if tried else letters
+    return letters
 
 
 def host_mark(dialect: Dialect) -> str:
@@ -328,6 +344,21 @@ def _check_answer_tool(name: str, specs: Sequence[ToolSpec | ProviderTool]) -> N
     if sum(isinstance(spec, ToolSpec) and spec.name == name for spec in specs) > 1:
         raise ValueError(
             f"one of the tools has the name {name!r} of the answer's tool; Output(name=…) changes it"
+        )
+
+
+_MOST_TOOLS: Final = 128
+_COUNTING: Final = frozenset({"openai", "azure", "api.groq.com"})
+"""Hosts that refuse more tools. OpenAI, Azure: "Invalid 'tools': array too long", `array_above_max_length`
+(zed#32946, 2025). Groq: ha-groq#25, 2026-04. Others take more, or have not said so."""
+
+
+def _check_number(dialect: Dialect, specs: Sequence[ToolSpec | ProviderTool]) -> None:
+    """Refuse more tools than the host takes, before a request is sent."""
+    if len(specs) > _MOST_TOOLS and dialect.family in _COUNTING:
+        raise ValueError(
+            f"{dialect.family} takes at most {_MOST_TOOLS} tools in a request, and {len(specs)} were given; "
+            "offer fewer (tools=…, or only=[…] of MCPTools)"
         )
 
 
