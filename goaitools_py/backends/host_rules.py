@@ -20,10 +20,11 @@ RULES: Final[Mapping[str, str]] = {
     "c": "no reasoning beside content and calls in one message: the reasoning is left out",
     "d": "no role `developer`: it is `system`",
     "e": "no empty text: null beside calls, and an assistant's message that says nothing is left out",
-    "g": "the first call of each step of the current turn has a thought signature",
+    "f": "names of tools and authors, types of calls and of parts are as the provider's own host takes them",
+    "g": "the first call of each step has a thought signature",
     "i": "ids of calls have nine letters or digits",
     "j": "ids of calls have at most 40 letters, digits, dashes and underscores",
-    "k": "an assistant's message with calls has reasoning, in the member `reasoning_content`",
+    "k": "an assistant's message has reasoning, in the member `reasoning_content`",
     "l": "the last message is from a user or a tool",
     "m": "no members that the request type does not have",
     "n": "no null: the content beside calls is text",
@@ -35,8 +36,10 @@ RULES: Final[Mapping[str, str]] = {
     "t": "a history with calls needs tools: the used ones are offered, and calling is forbidden",
     "u": "no user message after a tool result: a short assistant's text stands between",
     "v": "at most 20 pictures: older ones are a line of text",
+    "w": "above 20 pictures none has more than 2,000 pixels: if one has, older ones are a line of text",
     "x": "content is text, not a list of parts",
     "y": "no names of authors",
+    "z": "no system message: its text is that of a user message",
 }
 """What each letter means, in words for warnings and pages."""
 
@@ -52,6 +55,8 @@ _EXCLUDES: Final[Mapping[str, str]] = {
     "k": "rq",
     "q": "kr",
     "r": "kq",
+    "s": "z",
+    "z": "s",
 }
 
 

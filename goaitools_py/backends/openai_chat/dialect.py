@@ -54,6 +54,8 @@ _SETTINGS: Final = {
 
 _REFUSED: Final = {"messages": WRITTEN_HERE, "stream": WRITTEN_HERE}
 
+_NO_RULES: Final = HostRules()
+
 _TEXT_ONLY: Final = "this provider's tool results hold text only"
 
 _AUDIO_FORMATS: Final = {
@@ -276,23 +278,29 @@ class OpenAIChatDialect(Value, frozen=True):
 
         return entry_problems(parsed(entry))
 
-    def history_view(self, entries: Sequence[bytes], rules: HostRules) -> Iterable[EntryView]:
-        """The entries as api.openai.com takes them; see `ViewsHistory`."""
-        from .narrow import history
+    def history_forms(self, entries: Sequence[bytes]) -> Iterable[EntryView]:
+        """The entries in the forms that every server takes; see `ViewsHistory`."""
+        from .forms import forms
 
-        return history(entries, rules.fully)
+        return forms(entries)
 
     def known_rules(self, model: str) -> HostRules:
         """The rules of this host for a model; see `ViewsHistory`."""
-        return HostRules()
+        if self.family in OPENAI_FAMILIES or self.family == "local":
+            return _NO_RULES
+        from .hosts import known_letters_of
+
+        return HostRules(letters=known_letters_of(self.family, model))
 
     def request_view(self, parts: RequestParts, rules: HostRules) -> RequestParts:
         """The request as a host with these rules takes it; see `ViewsHistory`."""
-        return parts
+        from .view import request_view
+
+        return request_view(parts, rules)
 
     def unique_calls(self, entries: Sequence[bytes]) -> Sequence[EntryView]:
         """The entries with unique ids for answered calls; see `ViewsHistory`."""
-        from .narrow import unique_calls
+        from .forms import unique_calls
 
         return unique_calls(entries)
 
