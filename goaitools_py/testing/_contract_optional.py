@@ -117,7 +117,7 @@ def _views(case: DialectCase, dialect: ViewsHistory, entries: Sequence[bytes]) -
         seen = dialect.request_view(parts, rules)
         if dialect.request_view(parts, rules) != seen:
             yield f"request_view with the rules {letters!r} differs between two calls"
-        if dialect.request_view(seen, rules) != seen:
+        if len(letters) == 1 and dialect.request_view(seen, rules) != seen:
             yield f"request_view with the rules {letters!r}: a second time it changes something again"
         joined = replace(parts, history=[b",\n".join(entries)])
         one = b",\n".join(dialect.request_view(joined, rules).history)
