@@ -119,12 +119,25 @@ def _prepared(ledger: Ledger, voice: Voice, forbid_tools: bool) -> Flow[Call]:
     ledger.partial_text, ledger.streamed = "", None
     times = ledger.call_times(is_streamed=ledger.plan.stream)
     parts = request_parts(ledger, voice, forbid_tools=forbid_tools)
+    if parts.left_out and not ledger.tried.has_told_left_out:
+        _tell_left_out(ledger, parts)
     request = _timed(ledger.dialect.request(parts), times, ledger.now.monotonic)
     edits = "context_management" in parts.settings
     call = Call(ledger, request, times, voice.model, edits_context=edits)
     if ledger.listening:
         yield Emit(ModelRequested(ledger.iteration, len(request.body), request.body, **ledger.event_ids))
     return call
+
+
+def _tell_left_out(ledger: Ledger, parts: RequestParts) -> None:
+    """Warn that the request goes without parts of the history that a model could read."""
+    ledger.tried.has_told_left_out = True
+    told = ", ".join(f"{kind}: {number}" for kind, number in parts.left_out.items())
+    ledger.warn(
+        "view_changed",
+        f"the request goes without older parts of the history, because the server takes only so many ({told}). "
+        "The stored history has not changed",
+    )
 
 
 def _timed(request: ModelRequest, times: CallTimes, now: float) -> ModelRequest:
