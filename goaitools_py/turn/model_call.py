@@ -135,8 +135,8 @@ def _tell_left_out(ledger: Ledger, parts: RequestParts) -> None:
     told = ", ".join(f"{kind}: {number}" for kind, number in parts.left_out.items())
     ledger.warn(
         "view_changed",
-        f"the request goes without older parts of the history, because the server takes only so many ({told}). "
-        "The stored history has not changed",
+        f"the request goes without older parts of the history: the server takes only so many ({told}). The "
+        "stored history has not changed",
     )
 
 
