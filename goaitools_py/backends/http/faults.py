@@ -99,7 +99,7 @@ def _first(errors: object) -> object:
 def fault_of_error(error: object) -> Fault:
     """Classify an error object inside an answer with status 200; kind "protocol" for an unknown error."""
     status = _inner_status(error)
-    if status is None and (_refuses_content(error) or _named_rules(error)):
+    if status is None and (_refuses_content(error) or _named_rules(error)[0]):
         status = 400
     if status is None:
         return Fault(kind="protocol", code=_code(error), retryable=True)
@@ -113,8 +113,8 @@ def classify(status: int, error: object, headers: Mapping[str, str]) -> Fault:
     kind = _kind(status, error)
     rules = ""
     if status in _CONTEXT_STATUSES and kind in ("rejected", "unavailable"):
-        rules = _named_rules(error)
-        if status == 500 and (rules or _is_of_template(error)):
+        rules, is_of_template = _named_rules(error)
+        if status == 500 and (rules or is_of_template):
             kind = "rejected"
     retryable = kind in ("unavailable", "rate_limit") and "insufficient_quota" not in _names(error)
     # OpenAI and Anthropic may overrule the status by this header; their SDKs obey it before anything else.
@@ -207,17 +207,12 @@ def _refuses_content(error: object) -> bool:
     return is_moderation(error, names, _words(error))
 
 
-def _named_rules(error: object) -> str:
-    """The rules that the server's words name. The wordings are compiled at the first error only."""
-    from .rule_words import refusal_text, rules_in
+def _named_rules(error: object) -> tuple[str, bool]:
+    """The rules that the server's words name. True: they are the words of a model's template."""
+    from .rule_words import is_of_template, refusal_text, rules_in  # few programs see a refusal
 
-    return rules_in(refusal_text(error, own_words))
-
-
-def _is_of_template(error: object) -> bool:
-    from .rule_words import is_of_template, refusal_text
-
-    return is_of_template(refusal_text(error, own_words))
+    text = refusal_text(error, own_words)
+    return rules_in(text), is_of_template(text)
 
 
 _LONGEST_TEXT: Final = 4096
@@ -297,9 +292,7 @@ _ALSO_ALONE: Final = "'`"
 """Marks that may stand without a second mark, such as an apostrophe. A text after another single mark is cut
 off."""
 
-_SERVERS: Final = re.compile(
-    r"\\*[\"'](?:message|detail|error|msg)\\*[\"']\s*:\s*$|rendering prompt with jinja template:\s*$"
-)
+_SERVERS: Final = re.compile(r"\\*[\"'](?:message|detail|error|msg)\\*[\"']\s*:\s*$|jinja template:\s*$")
 """The beginning of the words of a server behind a gateway: the name of a member, in quotation marks. Or of a
 template: LM Studio (lmstudio-ai/lmstudio-bug-tracker#842)."""
 

@@ -159,22 +159,20 @@ RULE_WORDINGS: Final = (
         "f",
         "OpenAI, Azure",
         r"\.name'?:? .{0,20}(?:string too long|does not match pattern)"
-        r"|missing required parameter: '?" + _AT + r"\.(?:tool_calls|content)\[\d+\]\.type"
-        r"|invalid '?" + _AT + r"\.(?:tool_calls|content)'?: empty array"
+        r"|missing required parameter: '?"
+        + _AT
+        + r"\.(?:tool_calls|content)\[\d+\]\.type"
+        + r"|invalid '?"
+        + _AT
+        + r"\.(?:tool_calls|content)'?: empty array"
         r"|image_url'?: expected an object",
         "agno-agi/agno#5116, openai/openai-node#1341, langchain-ai/langchainjs#11416",
     ),
     RuleWording(
         "y",
-        "Groq; Mistral; OpenAI",
-        r"property '?name'? is unsupported|"
-        + _AT
-        + r"\.(?:user|system|assistant|tool)\.name: "
-        + _UNKNOWN
-        + r"|"
-        + _AT
-        + r"\.name'?:? .{0,20}(?:string too long|does not match pattern)",
-        "console.groq.com/docs/openai; Gage-Technologies/mistral-go#2; agno-agi/agno#5116",
+        "Groq; Mistral",
+        r"property '?name'? is unsupported|" + _AT + r"\.(?:user|system|assistant|tool)\.name: " + _UNKNOWN,
+        "console.groq.com/docs/openai; Gage-Technologies/mistral-go#2",
     ),
     RuleWording(
         "d",
@@ -323,7 +321,7 @@ _pattern = cache(re.compile)
 
 def rules_in(text: str) -> str:
     """The letters of the rules that a server's own words name, sorted; "" for none."""
-    said = text[:_LONGEST]
+    said = " ".join(text[:_LONGEST].split())
     found = {
         letter
         for wording in RULE_WORDINGS
@@ -348,10 +346,11 @@ _DEPTH: Final = 3
 _PARAM: Final = re.compile(r"[\w.\[\]]{1,120}")
 
 _FRAME: Final = re.compile(
-    r"[^'\"]{0,120}?While executing \w+ at line \d+, column \d+\s+in source:", re.DOTALL
+    r"(?:Unable to generate parser for this template\. Automatic parser generation failed:)?"
+    r"[\s-]*While executing \w+ at line \d+, column \d+\s+in source:"
 )
-"""llama.cpp's frame around a template's error: an excerpt of the template, cut off in the middle of a
-quotation, then the error. There is no text of a user in it."""
+"""llama.cpp's frame around a template's error, at the beginning of a text: an excerpt of the template, cut
+off in the middle of a quotation, then the error. There is no text of a user in it."""
 _RAISED: Final = "Jinja Exception: "
 
 
