@@ -81,6 +81,8 @@ class RequestParts(Value, frozen=True, kw_only=True):
     """Values of earlier replies (`Reply.carried`) that this request needs. Expired ones are left out."""
     has_system: bool = True
     """False: no entry of the history is a system message, so the dialect does not have to look for one."""
+    has_media: bool = True
+    """False: no entry of the history holds a picture, so a view does not have to look for one."""
     cache_marks: bool = True
     """False: set no cache marks, because the next request will come after the cache has expired."""
     output: bytes = b""
@@ -88,6 +90,9 @@ class RequestParts(Value, frozen=True, kw_only=True):
     drop_signed: bool = False
     """True: some sealed blocks do not fit the history before them now. Ask the provider to drop such blocks
     instead of refusing the request, where the provider API allows that."""
+    left_out: Mapping[str, int] = {}
+    """What `ViewsHistory.request_view` left out of this request although a model could have read it, for a
+    warning: the number of parts by their kind ("image"). A dialect does not send it."""
 
 
 class ModelRequest(Value, frozen=True, kw_only=True):

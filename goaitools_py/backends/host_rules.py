@@ -35,6 +35,7 @@ RULES: Final[Mapping[str, str]] = {
     "t": "a history with calls needs tools: the used ones are offered, and calling is forbidden",
     "u": "no user message after a tool result: a short assistant's text stands between",
     "v": "at most 20 pictures: older ones are a line of text",
+    "w": "above 20 pictures none has more than 2,000 pixels: if one has, older ones are a line of text",
     "x": "content is text, not a list of parts",
     "y": "no names of authors",
     "z": "no system message: its text is that of a user message",

@@ -26,6 +26,7 @@ from ...types.tokens import Frames
 from ..base import Fault, ModelRequest, Reply, RequestParts, StreamDecoder
 from ..capabilities import capabilities
 from ..http.faults import http_fault
+from ..known_hosts import known_rules
 from ..protocols import EntryView, Fitted, HistoryFrame, HostRules
 from ..wire.envelope import read_again
 from ..wire.fitting import Fitting
@@ -90,7 +91,6 @@ class AnthropicDialect(Value, frozen=True):
     """``POST /v1/messages``, as Anthropic, its clouds and compatible servers speak it.
 
     Args:
-        host: The server's host and port; "" for the company's own.
         family: "anthropic", "aws", "foundry" or "claude.googleapis.com", or the host of a compatible
             server. The first four check a request against the published type. The others get
             `anthropic-version: 2023-06-01`, sampling settings, and cache marks on the last message.
@@ -414,23 +414,25 @@ class AnthropicDialect(Value, frozen=True):
 
         return entry_problems(parsed(entry))
 
-    def history_view(self, entries: Sequence[bytes], rules: HostRules) -> Iterable[EntryView]:
-        """The entries as api.anthropic.com takes them; see `ViewsHistory`."""
-        from .narrow import history
+    def history_forms(self, entries: Sequence[bytes]) -> Iterable[EntryView]:
+        """The entries in the forms that every server takes; see `ViewsHistory`."""
+        from .forms import forms
 
-        return history(entries, rules.fully)
+        return forms(entries)
 
     def known_rules(self, model: str) -> HostRules:
-        """The rules of this host for a model; see `ViewsHistory`."""
-        return HostRules()
+        """The rules that this host is known to have for a model; see `ViewsHistory`."""
+        return known_rules(self.wire, self.family, self.host, model)
 
     def request_view(self, parts: RequestParts, rules: HostRules) -> RequestParts:
         """The request as a host with these rules takes it; see `ViewsHistory`."""
-        return parts
+        from .view import request_view
+
+        return request_view(parts, rules)
 
     def unique_calls(self, entries: Sequence[bytes]) -> Sequence[EntryView]:
         """The entries with unique ids for answered calls; see `ViewsHistory`."""
-        from .narrow import unique_calls
+        from .forms import unique_calls
 
         return unique_calls(entries)
 

@@ -8,13 +8,13 @@ Must never know: a request's other members, or where an entry came from.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ...base import rawjson
 from ...types.render import system_block
 
-__all__ = ["began_unthinking", "marked", "marked_last", "opened", "placed"]
+__all__ = ["as_users", "began_unthinking", "marked", "marked_last", "opened", "placed"]
 
 _MARK: Final = b',"cache_control":'
 _USER: Final = b'{"role":"user","content":['
@@ -130,14 +130,25 @@ def _role(entry: bytes) -> bytes:
 def _as_block(entry: bytes) -> bytes:
     """A system message as a user's message; unchanged if it holds more than text."""
     content: Any = rawjson.loads(rawjson.members(entry).get("content", b"null"))
-    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    texts: list[str] = []
-    for block in blocks if isinstance(blocks, list) else ():
-        text = block.get("text") if isinstance(block, dict) else None
-        if not isinstance(text, str):
-            return entry
-        texts.append(text)
+    blocks = content if isinstance(content, list) else []
+    if all(isinstance(block, dict) and _has_text(block) for block in blocks):
+        return as_users(entry) or entry
+    return entry
+
+
+def as_users(entry: bytes) -> bytes:
+    """The text of a system message as a user's message with a block; b"" without text."""
+    content: Any = rawjson.view(rawjson.members(entry).get("content", b"null"))
+    if isinstance(content, str):
+        texts = [content]
+    else:
+        blocks = content if isinstance(content, list) else []
+        texts = [block["text"] for block in blocks if isinstance(block, dict) and _has_text(block)]
     if not texts:
-        return entry
-    content = [{"type": "text", "text": system_block("\n\n".join(texts))}]
-    return rawjson.dumps({"role": "user", "content": content})
+        return b""
+    written = [{"type": "text", "text": system_block("\n\n".join(texts))}]
+    return rawjson.dumps({"role": "user", "content": written})
+
+
+def _has_text(block: Mapping[str, Any]) -> bool:
+    return isinstance(block.get("text"), str)

@@ -22,6 +22,7 @@ from ...types.tokens import Frames
 from ..base import Fault, ModelRequest, ProtocolFault, Reply, RequestParts, StreamDecoder
 from ..capabilities import capabilities
 from ..http.faults import http_fault
+from ..known_hosts import known_rules
 from ..openai.fit import LEAST_ON_RESPONSES, fit
 from ..protocols import EntryView, Fitted, HistoryFrame, HostRules
 from ..wire import request as writing
@@ -102,7 +103,6 @@ class OpenAIResponsesDialect(Value, frozen=True):
     """``POST /responses`` without server state, as OpenAI, Azure and many compatible servers speak it.
 
     Args:
-        host: The server's host and port; "" for the company's own.
         family: "openai", "azure", or the host of a compatible server. The others get a cache key only if a
             setting gives one, no `include_obfuscation`, and the role ``system`` where the first two get
             ``developer``: Ollama silently drops items of that role (ollama#18305), and chat templates of
@@ -383,23 +383,25 @@ class OpenAIResponsesDialect(Value, frozen=True):
 
         return entry_problems(parsed(entry))
 
-    def history_view(self, entries: Sequence[bytes], rules: HostRules) -> Iterable[EntryView]:
-        """The entries as api.openai.com takes them; see `ViewsHistory`."""
-        from .narrow import history
+    def history_forms(self, entries: Sequence[bytes]) -> Iterable[EntryView]:
+        """The entries in the forms that every server takes; see `ViewsHistory`."""
+        from .forms import forms
 
-        return history(entries, rules.fully)
+        return forms(entries)
 
     def known_rules(self, model: str) -> HostRules:
-        """The rules of this host for a model; see `ViewsHistory`."""
-        return HostRules()
+        """The rules that this host is known to have for a model; see `ViewsHistory`."""
+        return known_rules(self.wire, self.family, self.host, model)
 
     def request_view(self, parts: RequestParts, rules: HostRules) -> RequestParts:
         """The request as a host with these rules takes it; see `ViewsHistory`."""
-        return parts
+        from .view import request_view
+
+        return request_view(parts, rules, is_own=self.family in OPENAI_FAMILIES)
 
     def unique_calls(self, entries: Sequence[bytes]) -> Sequence[EntryView]:
         """The entries with unique ids for answered calls; see `ViewsHistory`."""
-        from .narrow import unique_calls
+        from .forms import unique_calls
 
         return unique_calls(entries)
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import string
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
@@ -33,9 +34,11 @@ __all__ = [
     "each",
     "fresh_id",
     "ids_of",
+    "nine_id",
     "note",
     "object_in",
     "rebuilt",
+    "short_id",
     "text_in",
     "word",
 ]
@@ -124,6 +127,12 @@ class Ids:
         """The next entry begins."""
         self.changed = {}
 
+    def copy(self) -> Ids:
+        """The same ids, to go on with by itself."""
+        other = Ids(self._valid, unique=self.unique)
+        other._now, other._used, other._times = dict(self._now), set(self._used), dict(self._times)
+        return other
+
     def call(self, edit: Edit, key: str) -> None:
         """A member has the id of a call that is made here."""
         id = rawjson.string(edit.members.get(key, b""))
@@ -131,7 +140,7 @@ class Ids:
             return
         new = self._valid(id)
         if self.unique and new in self._used:
-            new = fresh_id(id, self._times, self._used)
+            new = self._valid(fresh_id(id, self._times, self._used))
         self._used.add(new)
         self._now[id] = new
         self._put(edit, key, id, new)
@@ -195,6 +204,28 @@ def clean_name(name: str, *, limit: int) -> str:
         return name
     own = name.removeprefix(_NAMESPACE) or name
     return _UNCLEAN.sub("_", own)[:limit] or "unnamed"
+
+
+_SHORT: Final = re.compile(r"[a-zA-Z0-9_-]{1,40}")
+_NINE: Final = re.compile(r"[a-zA-Z0-9]{9}")
+_ALPHABET: Final = string.ascii_letters + string.digits
+
+
+def short_id(id: str) -> str:
+    """An id of at most 40 letters, digits, dashes and underscores."""
+    return id if _SHORT.fullmatch(id) else digest_id(id)
+
+
+def nine_id(id: str) -> str:
+    """An id of nine letters or digits. There are 62^9, so two calls of a history do not get the same."""
+    if _NINE.fullmatch(id):
+        return id
+    number = int.from_bytes(hashlib.sha256(id.encode("utf-8", "surrogatepass")).digest())
+    made = ""
+    for _ in range(9):
+        number, digit = divmod(number, len(_ALPHABET))
+        made += _ALPHABET[digit]
+    return made
 
 
 def digest_id(id: str, prefix: str = "call_") -> str:
