@@ -155,6 +155,10 @@ class Frame:
         other.drops_marks, other.ids, other.pictures = self.drops_marks, self.ids.copy(), self.pictures
         return other
 
+    def done(self, edit: Edit) -> bytes:
+        """The changed object. At an import no other byte changes; a sent copy may lose white space."""
+        return edit.done() if self.letters == "f" else edit.rebuilt()
+
     def has(self, letters: str) -> bool:
         """True if one of these letters holds."""
         return any(one in self.letters for one in letters)
@@ -206,7 +210,7 @@ def message_view(entry: bytes, view: Mapping[str, Any], log: list[Change], frame
         is_bare = "c" in frame.letters and role == "assistant" and _says_all(content)
         change = partial(_block, role=role, log=log, frame=frame, is_bare=is_bare)
         made = [block for one in given if (block := change(one))]
-        if "k" in frame.letters and role == "assistant" and _lacks_thought(content):
+        if "k" in frame.letters and role == "assistant" and not is_bare and _lacks_thought(content):
             log.append("thinking")
             made.insert(0, _NO_THOUGHT)
         if len(made) != len(given) or any(new is not old for new, old in zip(made, given, strict=True)):
@@ -221,14 +225,14 @@ def message_view(entry: bytes, view: Mapping[str, Any], log: list[Change], frame
         if role == "assistant":
             return b""
         edit.put("content", b"[" + _EMPTY + b"]", None)
-    return edit.done()
+    return frame.done(edit)
 
 
 def _ended(blocks: list[bytes]) -> list[bytes]:
     """The blocks without thinking at the end: "the final block in an assistant message cannot be
     `thinking`"."""
     end = len(blocks)
-    while end and (view := object_in(blocks[end - 1])) is not None and view.get("type") in _THINKING:
+    while end and (view := object_in(blocks[end - 1])) is not None and word(view, "type") in _THINKING:
         end -= 1
     return blocks[:end]
 
@@ -242,7 +246,7 @@ def _says_all(content: Sequence[Any]) -> bool:
 
 def _lacks_thought(content: Sequence[Any]) -> bool:
     """True for a message without thinking."""
-    return not any(block.get("type") in _THINKING for block in _listed(content))
+    return not any(word(block, "type") in _THINKING for block in _listed(content))
 
 
 def _block(raw: bytes, *, role: str, log: list[Change], frame: Frame, is_bare: bool = False) -> bytes:
@@ -289,7 +293,7 @@ def _block(raw: bytes, *, role: str, log: list[Change], frame: Frame, is_bare: b
             edit.keep_only(_BLOCKS[kind] | {"type"})
         if kind == "text" and role == "user":
             edit.drop("citations", "members")
-    return edit.done()
+    return frame.done(edit)
 
 
 def _bare(edit: Edit, view: Mapping[str, Any], kind: str, log: list[Change], frame: Frame) -> None:

@@ -71,6 +71,8 @@ _ANY: Final = {"type": "object", "properties": {}}
 def request_view(parts: RequestParts, rules: HostRules) -> RequestParts:
     """The request as a host with these rules takes it; see `ViewsHistory`."""
     letters = "".join(sorted(_LETTERS.intersection(rules.letters)))
+    if "r" in letters:  # it excludes "k"
+        letters = letters.replace("k", "")
     counts = parts.has_media and ("v" in rules.letters or "w" in rules.letters)
     if not letters and not counts:
         return parts
@@ -126,6 +128,7 @@ class _Messages(Walk):
     __slots__ = (
         "_frame",
         "_held",
+        "_is_open",
         "_is_reread",
         "_letters",
         "_needles",
@@ -141,6 +144,7 @@ class _Messages(Walk):
         self._frame = Frame(letters, skipped=skipped)
         self._needles = tuple({_NEEDLES[one] for one in letters if one in _NEEDLES})
         self._role = ""
+        self._is_open = False  # the newest message has calls
         self._held: list[bytes] = []  # "a": the newest messages, all of one role
         self._waits = False  # "u": results stand at the end
         self._is_reread = False
@@ -174,7 +178,7 @@ class _Messages(Walk):
         if "t" in self._letters and role == "assistant" and b'"tool_use"' in sent:
             self._learn(sent)
         made = self._parted(sent, role) if "u" in self._letters else [(role, sent)]
-        self._role = made[-1][0]
+        self._role, self._is_open = role, b'tool_use"' in sent
         if "a" not in self._letters:
             return [one for _, one in made]
         return [done for role, one in made for done in self._hold(role, one)]
@@ -182,7 +186,7 @@ class _Messages(Walk):
     def rest(self) -> Sequence[bytes]:
         """The messages that were held back, and "l"."""
         left = [*_as_one(self._held)]
-        if "l" in self._letters and self._role == "assistant":
+        if "l" in self._letters and self._role == "assistant" and not self._is_open:
             left.append(_GO_ON)
         return left
 
@@ -249,7 +253,7 @@ def _role_of(entry: bytes) -> str:
     return word(view, "role") if view is not None else ""
 
 
-_MAYBE_EMPTY: Final = re.compile(rb':\s*(?:"(?:[\s\x80-\xff]|\\.)*+"|\[\s*+\]|null)')
+_MAYBE_EMPTY: Final = re.compile(rb':\s*(?:"(?:[\s\x80-\xff]|\\(?:u[0-9a-fA-F]{4}|.))*+"|\[\s*+\]|null)')
 """Text of white space. Text in other alphabets only is found, too, and then read."""
 
 

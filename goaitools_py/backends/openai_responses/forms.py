@@ -179,6 +179,10 @@ class Frame:
         other.ids, other.seen, other.follows_gone = self.ids.copy(), set(self.seen), self.follows_gone
         return other
 
+    def done(self, edit: Edit) -> bytes:
+        """The changed object. At an import no other byte changes; a sent copy may lose white space."""
+        return edit.done() if self.letters == "f" else edit.rebuilt()
+
     def has(self, letters: str) -> bool:
         """True if one of these letters holds."""
         return any(one in self.letters for one in letters)
@@ -230,7 +234,7 @@ def item_view(entry: bytes, view: Mapping[str, Any], log: list[Change], frame: F
         _free(edit, kind)
     if isinstance(id, str) and "id" in edit.members and frame.has("fj"):
         frame.seen.add(id)
-    return b"" if _item(edit, view, kind, frame) else edit.done()
+    return b"" if _item(edit, view, kind, frame) else frame.done(edit)
 
 
 def kind_of(item: Mapping[str, Any]) -> str:
@@ -386,7 +390,7 @@ def _part(raw: bytes, *, kind: str, log: list[Change], frame: Frame) -> bytes:
             edit.keep_only(_PART_MEMBERS[found])
             if view.get("logprobs", 0) is None:
                 edit.drop("logprobs", "members")
-    return edit.done()
+    return frame.done(edit)
 
 
 # ----------------------------------------------------------------------------------------- repeated ids

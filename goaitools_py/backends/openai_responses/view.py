@@ -180,7 +180,9 @@ class _Items(Walk):
     def rest(self) -> Sequence[bytes]:
         """The items that were held back, and "l"."""
         left = self._done(is_over=False)
-        return [*left, _GO_ON] if "l" in self._letters and self._kind == "assistant" else left
+        is_open = any(kind.endswith(("_call", "_request")) for kind, _ in self._held)
+        stays = "l" not in self._letters or self._kind != "assistant" or is_open
+        return left if stays else [*left, _GO_ON]
 
     def _goes_behind(self) -> bool:
         """True if a system message that comes now is text of a user's."""
@@ -235,7 +237,7 @@ class _Items(Walk):
 
 _CALLS: Final = frozenset({"function_call", "custom_tool_call"})
 
-_MAYBE_EMPTY: Final = re.compile(rb':\s*(?:"(?:[\s\x80-\xff]|\\.)*+"|\[\s*+\]|null)')
+_MAYBE_EMPTY: Final = re.compile(rb':\s*(?:"(?:[\s\x80-\xff]|\\(?:u[0-9a-fA-F]{4}|.))*+"|\[\s*+\]|null)')
 """Text of white space. Text in other alphabets only is found, too, and then read."""
 
 
