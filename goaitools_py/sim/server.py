@@ -73,8 +73,8 @@ class SimServer:
         chunk_bytes: Write bodies in pieces of this size, to find readers that depend on where pieces end.
         pause: Seconds to wait before each piece of a stream, as a model takes its time.
         max_recorded: The number of requests in `requests`; older ones are dropped.
-        rules: The host that is simulated, such as "groq" or "ollama": it refuses what that host refuses,
-            takes what it takes, and replies in its manner. None: the company of each provider API.
+        rules: The host that is simulated, such as "groq" or "ollama". Its rules hold for requests, and it
+            writes replies in its manner. None: the company of each provider API.
         vague: Refuse with "Bad request" alone, because hosts change their words. A refusal with status 500
             comes with 400 then: without its words it would be a failure of the server.
 

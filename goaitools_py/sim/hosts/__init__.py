@@ -1,4 +1,4 @@
-"""The rules of hosts: what one host of a provider API refuses, and others take.
+"""The rules of hosts: one host of a provider API refuses a request that others take.
 
 Owns: the names of hosts, and the provider APIs as one host serves them. Must never know: the rules that this
 package itself has for hosts, because the simulator checks them independently.

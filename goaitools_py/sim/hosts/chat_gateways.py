@@ -1,7 +1,7 @@
-"""Hosts of Chat Completions that serve models of others: what each refuses, and how it replies.
+"""Hosts of Chat Completions that serve models of others: their rules, and how they reply.
 
 Owns: their rows of the table, each with a source and a date. Must never know: how a rule reads a request, or
-what this package itself knows of hosts.
+the rules that this package itself has for hosts.
 """
 
 from __future__ import annotations

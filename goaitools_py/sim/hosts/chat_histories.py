@@ -1,7 +1,7 @@
-"""What hosts of Chat Completions find wrong with the messages of a request.
+"""Rules of hosts of Chat Completions for the messages of a request.
 
-Owns: reading the messages for one rule at a time. Must never know: which host has which rule, or in what
-words it refuses.
+Owns: reading the messages for one rule at a time. Must never know: which host has which rule, or the
+words of a refusal.
 
 Each function is a rule, or makes one. It reads an untrusted body: a message of a wrong shape is passed over,
 because the company's own rules refuse it.
@@ -46,7 +46,7 @@ JSON = Mapping[str, Any]
 
 
 def _messages(body: JSON) -> Iterator[tuple[int, JSON]]:
-    """The messages with their places, and those of a wrong shape left out."""
+    """The messages with their places, without messages of a wrong shape."""
     found = body.get("messages")
     for at, message in enumerate(found if isinstance(found, list) else ()):
         if isinstance(message, dict) and isinstance(message.get("role"), str):

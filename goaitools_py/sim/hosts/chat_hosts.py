@@ -1,7 +1,7 @@
-"""The hosts of Chat Completions: what each refuses, in its own words, and how it replies.
+"""The hosts of Chat Completions: their rules, in their own words, and how they reply.
 
 Owns: the table, with a source and a date beside every row. Must never know: how a rule reads a request, or
-what this package itself knows of hosts.
+the rules that this package itself has for hosts.
 
 A host takes what no row refuses, also where OpenAI would not. `HOSTED` lists refusals of OpenAI that
 no other host makes. The words of a row are the host's as its source has them, but where the row
@@ -28,7 +28,7 @@ from .error_shapes import (
     openai_error,
     xai_error,
 )
-from .host import Breaks, Host, HostRule, Taken
+from .host import Breaks, Host, HostRule, Waived
 from .host_replies import Manner
 from .own_servers import HOSTED, OWN_SERVERS, REASONS, REASONS_CONTENT
 
@@ -227,7 +227,7 @@ CHAT_HOSTS: Final = (
         ),
         takes=(
             *HOSTED,
-            Taken("Invalid value: 'thinking'", "docs.mistral.ai/capabilities/reasoning, 2026"),
+            Waived("Invalid value: 'thinking'", "docs.mistral.ai/capabilities/reasoning, 2026"),
         ),
         shape=mistral_error,
         manner=Manner(reasoning="content", plain=True, call_id=lambda hexed, _, __: hexed[:9]),

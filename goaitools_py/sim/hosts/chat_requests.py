@@ -1,7 +1,7 @@
-"""What hosts of Chat Completions find wrong with the tools and the settings of a request.
+"""Rules of hosts of Chat Completions for the tools and the settings of a request.
 
 Owns: reading tools, their schemas and the settings for one rule at a time. Must never know: which host has
-which rule, or in what words it refuses.
+which rule, or the words of a refusal.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def no_type_beside_any_of(body: JSON) -> str | None:
 
 
 def nothing_beside_ref(*keys: str) -> Breaks:
-    """A schema with `$ref` has none of these members. Names the path and the member."""
+    """A schema with `$ref` does not have these members. Names the path and the member."""
 
     def breaks(body: JSON) -> str | None:
         for path, node in _nodes(body):
@@ -168,7 +168,7 @@ def properties_have_types(body: JSON) -> str | None:
 
 
 def no_empty_schema(body: JSON) -> str | None:
-    """A schema says more than what is required. Names it."""
+    """A schema names more than its required members. Names it."""
     for path, node in _nodes(body):
         if path != "root" and isinstance(node, dict) and not set(node) - {"required", "description", "title"}:
             return repr(node)
@@ -179,7 +179,7 @@ def no_empty_schema(body: JSON) -> str | None:
 
 
 def no_setting(*keys: str, words: Mapping[str, str] | None = None) -> Breaks:
-    """The request has none of these members. Names the member, in the host's word for it."""
+    """The request does not have these members. Names the member, in the host's word for it."""
 
     def breaks(body: JSON) -> str | None:
         found = next((key for key in keys if body.get(key) is not None), None)

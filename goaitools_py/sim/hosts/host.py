@@ -19,7 +19,7 @@ from ..wire import SimExchange, Wire
 from .error_shapes import Shape
 from .host_replies import Manner, dressed, unsealed
 
-__all__ = ["Breaks", "Host", "HostRule", "HostWire", "Taken"]
+__all__ = ["Breaks", "Host", "HostRule", "HostWire", "Waived"]
 
 Breaks: TypeAlias = Callable[[Mapping[str, Any]], str | None]
 """Reads the members of a request. None if the rule is kept; else the place that breaks it, for the text."""
@@ -55,7 +55,7 @@ class HostRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class Waived:
     """Refusals of the company that a host does not make.
 
     Attributes:
@@ -79,12 +79,12 @@ class Host:
 
     name: str
     rules: tuple[HostRule, ...] = ()
-    takes: tuple[Taken, ...] = ()
+    takes: tuple[Waived, ...] = ()
     shape: Shape | None = None
     manner: Manner = field(default_factory=Manner)
 
     def refusals(self, values: Mapping[str, Any], own: Iterable[Refusal]) -> list[Refusal]:
-        """The refusals of this host: those of its rules, then those of the company that it makes too."""
+        """The refusals of this host: by its own rules, then by the company's rules that it has too."""
         found = [refusal for rule in self.rules if (refusal := rule.refusal(values)) is not None]
         return found + [
             refusal

@@ -1,4 +1,4 @@
-"""How the replies of a host differ from those of the company that made the provider API.
+"""How the replies of a host differ from the replies of the company that made the provider API.
 
 Owns: ids of calls and items, the member with reasoning, signatures, and the place of the usage. Must never
 know: a rule for requests, or which host has which manner.

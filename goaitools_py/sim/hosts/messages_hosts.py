@@ -1,7 +1,7 @@
-"""The hosts of the Messages API: what each refuses, in its own words, and how it replies.
+"""The hosts of the Messages API: their rules, in their own words, and how they reply.
 
 Owns: the table, with a source and a date beside every row, and how its rules read a request. Must never know:
-what this package itself knows of hosts.
+the rules that this package itself has for hosts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from .error_shapes import bare_message, litellm_error, minimax_error, openai_error
-from .host import Host, HostRule, Taken
+from .host import Host, HostRule, Waived
 from .host_replies import Manner
 
 __all__ = ["MESSAGES_HOSTS"]
@@ -39,7 +39,7 @@ def _blocks(body: JSON) -> Iterator[tuple[str, str, JSON]]:
 
 
 def _large_among_many(body: JSON) -> str | None:
-    """Above 20 pictures, none has more than 2,000 pixels in a direction. Names the path."""
+    """Above 20 pictures, each has at most 2,000 pixels in both directions. Names the path."""
     pictures = [(path, block) for path, _, block in _blocks(body) if block.get("type") == "image"]
     if len(pictures) <= _MANY:
         return None
@@ -47,7 +47,7 @@ def _large_among_many(body: JSON) -> str | None:
 
 
 def _size(source: Any) -> tuple[int, int]:
-    """Width and height of a PNG, GIF or JPEG; zeros for what cannot be read."""
+    """Width and height of a PNG, GIF or JPEG; zeros for any other data."""
     try:
         data = base64.b64decode(source["data"])
         if data.startswith(b"\x89PNG"):
@@ -98,7 +98,9 @@ def _calls_have_thinking(body: JSON) -> str | None:
         return None
     messages = body.get("messages")
     for at, message in enumerate(messages if isinstance(messages, list) else ()):
-        content = message.get("content") if isinstance(message, dict) else None
+        if not isinstance(message, dict):
+            continue
+        content = message.get("content")
         kinds = [b.get("type") for b in content if isinstance(b, dict)] if isinstance(content, list) else []
         if message.get("role") == "assistant" and "tool_use" in kinds and "thinking" not in kinds:
             return str(at)
@@ -166,8 +168,10 @@ MESSAGES_HOSTS: Final = (
             ),
         ),
         takes=(
-            Taken("Invalid `(signature|data)`", "its thinking is not sealed: the text itself is passed back"),
-            Taken(
+            Waived(
+                "Invalid `(signature|data)`", "its thinking is not sealed: the text itself is passed back"
+            ),
+            Waived(
                 "Extra inputs are not permitted", "api-docs.deepseek.com guides/anthropic_api: ignored, 2026"
             ),
         ),

@@ -1,9 +1,9 @@
-"""Servers that people run themselves, with Chat Completions: what each refuses, and how it replies.
+"""Servers that people run themselves, with Chat Completions: their rules, and how they reply.
 
 Owns: their rows of the table, each with a source and a date. Must never know: how a rule reads a request, or
-what this package itself knows of hosts.
+the rules that this package itself has for hosts.
 
-Most rules are of a model's chat template. A name such as "vllm-gemma" is a server with one such model.
+Most rules are of a model's chat template. The name "vllm-gemma" is a server with one such model.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from . import chat_histories as history
 from . import chat_requests as request
 from .error_shapes import llamacpp_error, ollama_error, openai_error, vllm_error
-from .host import Host, HostRule, Taken
+from .host import Host, HostRule, Waived
 from .host_replies import Manner
 
 __all__ = ["HOSTED", "OWN_SERVERS", "REASONS", "REASONS_CONTENT", "thinks_always"]
@@ -23,14 +23,14 @@ _RECORDED = "seen in recorded traffic"
 _JINJA = "https://huggingface.co/google/gemma-3-27b-it chat_template.jinja, read 2026-11-26"
 
 HOSTED: Final = (
-    Taken("string too long", "OpenAI's own limit of 40 characters; ids of others are longer: " + _RECORDED),
-    Taken(r"In context=\(", "OpenAI's own rules for strict schemas (recorded 400 of api.openai.com)"),
-    Taken("Expected an array with maximum length 4,", "OpenAI's own limit of stop sequences"),
+    Waived("string too long", "OpenAI's own limit of 40 characters; ids of others are longer: " + _RECORDED),
+    Waived(r"In context=\(", "OpenAI's own rules for strict schemas (recorded 400 of api.openai.com)"),
+    Waived("Expected an array with maximum length 4,", "OpenAI's own limit of stop sequences"),
 )
 _OWN_SERVER: Final = (
     *HOSTED,
-    Taken("array too long", "no limit in vllm protocol.py 002032ee, ollama openai.go fb307609, 2026-08"),
-    Taken(
+    Waived("array too long", "no limit in vllm protocol.py 002032ee, ollama openai.go fb307609, 2026-08"),
+    Waived(
         "did not have response messages|must be a response to a preceeding message",
         "llama-server checks neither pairing nor order (measured, 2026-11); nor do vllm and ollama",
     ),

@@ -1,7 +1,7 @@
-"""The hosts of the Responses API: what each refuses, in its own words, and how it replies.
+"""The hosts of the Responses API: their rules, in their own words, and how they reply.
 
 Owns: the table, with a source and a date beside every row, and how its rules read a request. Must never know:
-what this package itself knows of hosts.
+the rules that this package itself has for hosts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from .error_shapes import llamacpp_error, ollama_error, openai_error, vllm_error, xai_error
-from .host import Breaks, Host, HostRule, Taken
+from .host import Breaks, Host, HostRule, Waived
 from .host_replies import Manner, seal_of
 
 __all__ = ["RESPONSES_HOSTS"]
@@ -25,14 +25,14 @@ _GENUINE = ("gAAAA",)
 """The beginning of OpenAI's encrypted content in recorded traffic."""
 
 _STORES_NOTHING: Final = (
-    Taken(
+    Waived(
         "required following item|required 'reasoning' item|not persisted|could not be verified|Duplicate "
         "item",
         "of servers that neither store nor seal: they read the items as they are",
     ),
-    Taken("Expected an ID that begins with|string too long", f"ids of DeepSeek are UUIDs: {_RECORDED}"),
+    Waived("Expected an ID that begins with|string too long", f"ids of DeepSeek are UUIDs: {_RECORDED}"),
 )
-_IGNORES_MEMBERS: Final = Taken(
+_IGNORES_MEMBERS: Final = Waived(
     "Unknown parameter", "unknown members are not read: " + f"{_OLLAMA}; {_LLAMACPP}"
 )
 
@@ -350,7 +350,7 @@ RESPONSES_HOSTS: Final = (
         takes=(
             *_STORES_NOTHING,
             _IGNORES_MEMBERS,
-            Taken("No tool output found|No tool call found", "llama-server does not check pairs (measured)"),
+            Waived("No tool output found|No tool call found", "llama-server does not check pairs (measured)"),
         ),
         shape=llamacpp_error,
         manner=replace(_OPEN, thinks=lambda body: True),
