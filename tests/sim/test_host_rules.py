@@ -337,9 +337,10 @@ def recorded(data_dir: Path, wire: str) -> Iterator[tuple[str, dict[str, Any]]]:
     with (data_dir / "recorded" / f"{FILES[wire]}.jsonl.zst").open("rb") as file:
         for line in io.TextIOWrapper(zstandard.ZstdDecompressor().stream_reader(file), encoding="utf-8"):
             for exchange in json.loads(line)["exchanges"]:
-                host = RECORDED.get(exchange["request"]["host"])
-                if host is not None and exchange["response"]["status"] == 200:
-                    yield host, exchange["request"]["body"]
+                request = exchange["request"]
+                host, is_taken = RECORDED.get(request["host"]), exchange["response"]["status"] == 200
+                if host is not None and is_taken and request["body"]:
+                    yield host, request["body"]
 
 
 @pytest.mark.parametrize("wire", FILES)
