@@ -251,7 +251,7 @@ class Pairs:
             story.settle(away)
             outcome = story.turn(away, called("Red"))
             assert not isinstance(outcome, TurnError), f"{outcome!r} after {away.refused}"
-            assert [record.tool for record in outcome.tool_log] == ["get_score"]
+            assert [record.call.name for record in outcome.tool_log] == ["get_score"]
             story.settle(away)
 
             story.settle(home)
