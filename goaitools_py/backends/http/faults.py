@@ -85,14 +85,21 @@ def http_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
     if isinstance(answer, list) and len(answer) == 1:  # Gemini's endpoint: google-gemini/gemini-cli#6678
         answer = answer[0]
     # Mistral and FastAPI servers put the error's members at the top.
-    error = answer.get("error") or answer if isinstance(answer, dict) else answer
+    error = (
+        answer.get("error") or _first(answer.get("errors")) or answer if isinstance(answer, dict) else answer
+    )
     return classify(status, error, headers)
+
+
+def _first(errors: object) -> object:
+    """Cloudflare's errors: a list, or one object."""
+    return errors[0] if isinstance(errors, list) and errors else errors
 
 
 def fault_of_error(error: object) -> Fault:
     """Classify an error object inside an answer with status 200; kind "protocol" for an unknown error."""
     status = _inner_status(error)
-    if status is None and _refuses_content(error):
+    if status is None and (_refuses_content(error) or _named_rules(error)[0]):
         status = 400
     if status is None:
         return Fault(kind="protocol", code=_code(error), retryable=True)
@@ -104,11 +111,16 @@ def classify(status: int, error: object, headers: Mapping[str, str]) -> Fault:
     headers = {name.lower(): value for name, value in headers.items()}
     code = _code(error)
     kind = _kind(status, error)
-    retryable = kind in ("unavailable", "rate_limit") and "insufficient_quota" not in _names(error)
+    rules = ""
+    if status in _CONTEXT_STATUSES and kind in ("rejected", "unavailable"):
+        rules, is_of_template = _named_rules(error)
+        if status == 500 and (rules or is_of_template):
+            kind = "rejected"
+    retryable = kind in _MAY_PASS and "insufficient_quota" not in _names(error)
     # OpenAI and Anthropic may overrule the status by this header; their SDKs obey it before anything else.
     if (overruled := headers.get("x-should-retry")) in ("true", "false"):
         retryable = overruled == "true"
-    return Fault(kind=kind, code=code, retryable=retryable, retry_after=retry_after(headers))
+    return Fault(kind=kind, code=code, retryable=retryable, retry_after=retry_after(headers), rules=rules)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
@@ -132,7 +144,30 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     return max(wait.total_seconds(), 0.0)
 
 
+_MAY_PASS: Final = frozenset({"unavailable", "rate_limit", "protocol"})
+
+_BLAMES_REPLY: Final = frozenset(
+    {
+        "json_validate_failed",  # Groq: browser-use#2133, 2025-06
+        "output_parse_failed",  # Groq: gpt-oss wrote something that is no message
+        "tool_use_failed",  # Groq: blogminhquy/javis-os#63, 2026-08
+    }
+)
+"""Codes by which a server refuses what its own model has written. The request is not to blame, and another
+try often succeeds."""
+
+_REPLY_WORDS: Final = re.compile(
+    r"failed to generate (?:a )?tool[ _]calls?\b",  # Cerebras: vybestack/llxprt-code#221, 2025-09
+    re.IGNORECASE,
+)
+_REPLY_STATUSES: Final = frozenset({400, 422})
+
+
 def _kind(status: int, error: object) -> FaultKind:
+    if status in _REPLY_STATUSES and (
+        not _BLAMES_REPLY.isdisjoint(_names(error)) or _REPLY_WORDS.match(_words(error))
+    ):
+        return "protocol"
     if not CODES.keys().isdisjoint(_names(error)):
         return "context"
     if status in _CONTEXT_STATUSES and is_overflow(_words(error)):
@@ -193,6 +228,14 @@ def _refuses_content(error: object) -> bool:
     if isinstance(error, dict) and isinstance(inner := error.get("innererror"), dict):
         names |= _names(inner)
     return is_moderation(error, names, _words(error))
+
+
+def _named_rules(error: object) -> tuple[str, bool]:
+    """The rules that the server's words name. True: they are the words of a model's template."""
+    from .rule_words import is_of_template, refusal_text, rules_in  # few programs see a refusal
+
+    text = refusal_text(error, own_words)
+    return rules_in(text), is_of_template(text)
 
 
 _LONGEST_TEXT: Final = 4096
@@ -272,8 +315,9 @@ _ALSO_ALONE: Final = "'`"
 """Marks that may stand without a second mark, such as an apostrophe. A text after another single mark is cut
 off."""
 
-_SERVERS: Final = re.compile(r"\\*[\"'](?:message|detail|error|msg)\\*[\"']\s*:\s*$")
-"""The beginning of the words of a server behind a gateway: the name of a member, in quotation marks."""
+_SERVERS: Final = re.compile(r"\\*[\"'](?:message|detail|error|msg)\\*[\"']\s*:\s*$|jinja template:\s*$")
+"""The beginning of the words of a server behind a gateway: the name of a member, in quotation marks. Or of a
+template: LM Studio (lmstudio-ai/lmstudio-bug-tracker#842)."""
 
 _SPACE: Final = re.compile(r"\s")
 

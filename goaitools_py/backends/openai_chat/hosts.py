@@ -41,10 +41,11 @@ HOSTS: Final = (
     HostRow(
         "api.deepseek.com",
         "*",
-        "k",
+        "dk",
         "2025-12",
         "api-docs.deepseek.com, guides/thinking_mode: turns with calls need `reasoning_content` in all later "
-        "requests, other turns ignore it; anomalyco/opencode#17523, MoonshotAI/kimi-cli#2141",
+        "requests, other turns ignore it; anomalyco/opencode#17523, MoonshotAI/kimi-cli#2141; no role "
+        "`developer`: earendil-works/pi#1048, theopenco/llmgateway#3462",
     ),
     HostRow(
         "*.moonshot.ai",

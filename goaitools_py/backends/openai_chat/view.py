@@ -98,7 +98,7 @@ def _preamble(preamble: bytes, letters: str) -> bytes:
     made = entries
     if not LETTERS.isdisjoint(letters):
         made = [one if _PLAIN.fullmatch(one) else message_view(one, letters) for one in entries]
-    if "s" in letters and len(made) > 1:
+    if len(made) > 1 and ("s" in letters or "a" in letters):
         return _all_joined(made)
     is_same = all(new is old for new, old in zip(made, entries, strict=True))
     return preamble if is_same else BETWEEN.join(made)
@@ -220,7 +220,8 @@ class _Fold:
             self.tools |= _called(entry)
         if "v" in self._letters and b'"image_url"' in entry:
             entry = self._seen(entry)
-        if role in _SYSTEM and ("s" in self._letters or "z" in self._letters):
+        is_first = self.role in ("", *_SYSTEM)
+        if role in _SYSTEM and not (_ONE_SYSTEM if is_first else _FIRST_SYSTEM).isdisjoint(self._letters):
             self._system(entry, role, is_same=entry is given)
             return
         if self.waiting and role == "user":
@@ -269,7 +270,8 @@ class _Fold:
             if role == "assistant" and self.role in ("", *_SYSTEM):
                 self._push(_DOT["user"], "user", is_same=False)
         if "u" in self._letters and role == "user" and self.role == "tool":
-            self._push(_DOT["assistant"], "assistant", is_same=False)
+            dot = _DOT["assistant"]
+            self._push(message_view(dot, "k") if "k" in self._letters else dot, "assistant", is_same=False)
         self._push(entry, role, is_same=is_same)
 
     def _push(self, entry: bytes, role: str, *, is_same: bool) -> None:
@@ -302,6 +304,9 @@ class _Fold:
 
 
 _NO_PICTURE: Final = rawjson.dumps({"type": "text", "text": note("image_url")})
+_FIRST_SYSTEM: Final = frozenset("sz")
+_ONE_SYSTEM: Final = frozenset("asz")
+"""Rules for a system message behind others, and for several at the beginning."""
 _JOINED: Final = frozenset({"user", "assistant", *_SYSTEM})
 
 _FORM: Final = (
