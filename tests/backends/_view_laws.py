@@ -15,7 +15,7 @@ from typing import Any
 
 from goaitools_py.backends.base import RequestParts
 from goaitools_py.backends.dialects import dialect_of
-from goaitools_py.backends.host_rules import RULES
+from goaitools_py.backends.host_rules import GUESSES, RULES
 from goaitools_py.backends.protocols import EntryView, HostRules
 from goaitools_py.backends.wire import grown_view
 from goaitools_py.backends.wire.kept_views import KeptViews
@@ -52,8 +52,8 @@ __all__ = [
 ]
 
 ALL = "".join(sorted(RULES))
-STAGES = ("ejmpr", "aejlmprstux", "agjklmnprstux")
-"""The letters that the engine guesses, one set after another."""
+STAGES = (*GUESSES, "ejmpr", "agjklmnprstux")
+"""The letters that the engine guesses, one set after another, and two sets with letters that exclude others."""
 
 _REUSED = re.compile("`tool_use` ids must be unique|Duplicate '.*' item found with call_id")
 
