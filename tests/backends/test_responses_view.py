@@ -65,7 +65,7 @@ def note(kind: str, text: str = "input_text") -> str:
 
 
 def output_of(part: str) -> str:
-    return '{"type":"function_call_output","call_id":"c1","output":[%s]}' % part
+    return f'{{"type":"function_call_output","call_id":"c1","output":[{part}]}}'
 
 
 def said(kind: str) -> str:
