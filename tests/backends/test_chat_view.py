@@ -15,8 +15,8 @@ import zstandard
 
 from goaitools_py.backends.base import RequestParts
 from goaitools_py.backends.host_rules import RULES, joined_rules
+from goaitools_py.backends.known_hosts import ROWS, known_rules
 from goaitools_py.backends.openai_chat.dialect import OpenAIChatDialect
-from goaitools_py.backends.openai_chat.hosts import HOSTS
 from goaitools_py.backends.openai_chat.view import request_view
 from goaitools_py.backends.protocols import HostRules
 from goaitools_py.backends.wire import grown_view
@@ -750,17 +750,16 @@ def test_a_form_tells_the_new_ids() -> None:
 # --------------------------------------------------------------------------------------- known hosts
 
 
-@pytest.mark.parametrize("row", HOSTS)
+@pytest.mark.parametrize("row", ROWS)
 def test_a_row_of_the_table_is_whole(row: Any) -> None:
     """Its letters are known and fit each other; it has a date and a source; some model gets them."""
     assert row.letters == joined_rules("", row.letters)
     assert set(row.letters) <= set(RULES)
     assert re.fullmatch(r"20\d\d-\d\d", row.since)
     assert len(row.source) > 8
-    model = row.model.strip("*").replace("*", "x") or "some-model"
-    host = row.family.replace("*.", "api.").replace("*", "eu-")
+    host, model = (name.replace("*", "x") for name in (row.host, row.model))
 
-    known = OpenAIChatDialect(host).known_rules(f"x/{model}" if row.model.startswith("*w") else model)
+    known = known_rules(row.wire, host, "", model)
 
     assert set(row.letters) <= set(known.letters)
 
@@ -792,6 +791,8 @@ KNOWN = [
 def test_known_hosts_have_known_rules(family: str, model: str, letters: str) -> None:
     """So the first request is right; of other hosts nothing is assumed."""
     assert OpenAIChatDialect(family).known_rules(model) == HostRules(letters=letters)
+    by_host = OpenAIChatDialect(family, host="127.0.0.1:11434").known_rules(model)
+    assert ("q" in by_host.letters) == (family not in ("openai", "azure"))
 
 
 # -------------------------------------------------------------------------------- recorded conversations
