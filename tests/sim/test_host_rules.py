@@ -414,6 +414,15 @@ def test_there_are_as_many_hosts_as_were_asked_for() -> None:
         assert set(names.split()) <= set(HOSTS[wire])
 
 
+def test_the_page_names_every_host() -> None:
+    """`docs/testing.md` lists those that there are."""
+    page = (Path(__file__).parents[2] / "docs" / "testing.md").read_text(encoding="utf-8")
+
+    for wire, hosts in HOSTS.items():
+        (row,) = re.findall(rf'^\| `"{wire}"` \| (.*) \|$', page, re.MULTILINE)
+        assert set(re.findall(r"`([^`]+)`", row)) == set(hosts)
+
+
 # --------------------------------------------------------------------------------------- recorded traffic
 
 RECORDED = {
