@@ -43,7 +43,7 @@ RULES: Final[Mapping[str, str]] = {
 }
 """What each letter means, in words for warnings and pages."""
 
-GUESSES: Final = ("efjmpr", "adefjlmprstux", "adfgjklmnpstux")
+GUESSES: Final = ("efjmpr", "adfijlmnprstuxy", "adefgijklmpstuxy")
 """The rules to try in turn after a refusal whose words name no rule: first the forms of the strictest host,
 then the shape of the history too, then what the other hosts need instead."""
 

@@ -340,7 +340,7 @@ class _Remedies:
         parts: Writes the next request as it is now.
     """
 
-    __slots__ = ("_ledger", "_parts", "_shrink", "_uncut")
+    __slots__ = ("_guesses", "_ledger", "_named", "_parts", "_shrink", "_signed", "_uncut")
 
     def __init__(
         self, ledger: Ledger, shrink: Callable[[], Flow[bool]], parts: Callable[[], RequestParts]
@@ -350,6 +350,10 @@ class _Remedies:
         self._parts = parts
         self._uncut: ReturnPoint | None = None
         """The turn's position before the history was cut."""
+        self._guesses: list[str] | None = None
+        self._named = ""
+        self._signed: ReturnPoint | None = None
+        """The turn's position before signed blocks were taken out on a guess."""
 
     def apply(self, failure: Failure) -> Flow[bool]:
         """Change the next request. True if it has changed, and may be sent at once."""
@@ -371,7 +375,7 @@ class _Remedies:
             return True
         refuses_form = fault.kind in _BLAMES_HISTORY and status in REFUSES_FORMS
         # The rules that the server's words name come first: they leave the stored history as it is.
-        if refuses_form and self._view(known_letters(fault.rules)):
+        if refuses_form and self._view(known_letters(fault.rules), on=ledger.tried.rules):
             return True
         if refuses_form and _repair(ledger):
             return True
@@ -379,30 +383,57 @@ class _Remedies:
             return False
         if _leave_waiting(ledger):
             return True
-        if refuses_form and self._view(*GUESSES):
+        if refuses_form and self._guess():
             return True
         # The request was refused in each form: the forms were not the cause.
         ledger.tried.rules = ""
+        if self._signed is not None:
+            ledger.go_back(self._signed)
         return False
 
-    def _view(self, *guesses: str) -> bool:
-        """Let the next request have the form of a host with more rules. False if no guess changes it.
+    def _guess(self) -> bool:
+        """Change what the server may have refused without saying so. False if nothing is left to try.
+
+        Each guess is tried once, on the rules that the server's words have named, not on an earlier guess.
+        """
+        ledger, tried = self._ledger, self._ledger.tried
+        if self._guesses is None:
+            self._guesses, self._named = list(GUESSES), tried.rules
+        while self._guesses:
+            guess = self._guesses.pop(0)
+            if self._view(guess, on=self._named):
+                return True
+            # Servers check signatures of each other's thinking, and not all say so.
+            if guess == GUESSES[0] and self._unsigns():
+                return True
+        return False
+
+    def _unsigns(self) -> bool:
+        ledger, tried = self._ledger, self._ledger.tried
+        if tried.views >= _MOST_VIEWS or tried.has_unsigned or not ledger.state.meta.signed:
+            return False
+        self._signed = ledger.return_point()
+        tried.views += 1
+        return _unsign(ledger)
+
+    def _view(self, letters: str, *, on: str) -> bool:
+        """Let the next request have the form of a host with more rules. False if that changes nothing.
 
         The server has refused a request that the common rules of its API allow. The stored history stays as
         it is, because another server may need what this one refuses.
+
+        Args:
+            letters: The rules to try.
+            on: The letters that are tried already.
         """
-        ledger = self._ledger
-        tried, seen = ledger.tried, ledger.tried.rules
-        if tried.views >= _MOST_VIEWS:
+        tried, seen = self._ledger.tried, self._ledger.tried.rules
+        if not letters or tried.views >= _MOST_VIEWS:
             return False
         given = self._parts()
-        for letters in guesses:
-            if not letters:
-                continue
-            tried.rules = joined_rules(seen, letters)
-            if self._parts() != given:
-                tried.views += 1
-                return True
+        tried.rules = joined_rules(on, letters)
+        if self._parts() != given:
+            tried.views += 1
+            return True
         tried.rules = seen
         return False
 

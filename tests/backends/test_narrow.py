@@ -16,14 +16,13 @@ from goaitools_py.backends.protocols import HostRules, NarrowedHistory, narrowed
 from goaitools_py.base import rawjson
 from goaitools_py.history.rewrite.mend import mended
 from goaitools_py.sim.anthropic.rules import check_anthropic
-from goaitools_py.sim.openai.chat_rules import check_openai
 from goaitools_py.sim.openai.responses_rules import check_openai_responses
 from goaitools_py.testing import check_history
 
 from ..history._damage import Words, damaged, random_history
 from ..history._lenient import HABITS, base_history, dumped, is_form, lenient
 
-WIRES = ("openai", "openai-responses", "anthropic")
+WIRES = ("openai-responses", "anthropic")
 HABITUAL = [(wire, name) for wire in WIRES for name in HABITS[wire]]
 _REUSED = re.compile("`tool_use` ids must be unique|Duplicate '.*' item found with call_id")
 
@@ -42,7 +41,6 @@ def said(wire: str, entries: Sequence[bytes]) -> list[str]:
     """What the own host says to a request with this history and one more message of the user."""
     history = [json.loads(entry) for entry in [*entries, *Words(wire).user("And now?")]]
     check: dict[str, Callable[[Any], list[str]]] = {
-        "openai": lambda h: check_openai({"model": "gpt", "messages": h}),
         "openai-responses": lambda h: check_openai_responses({"model": "gpt", "input": h, "store": False}),
         "anthropic": lambda h: check_anthropic({"model": "claude", "max_tokens": 9, "messages": h}),
     }
@@ -209,68 +207,6 @@ def test_a_provider_api_of_somebody_elses_has_no_rules() -> None:
 # ------------------------------------------------------------------------------------- rule by rule
 
 
-CHAT = [
-    ('{"role":"assistant","content":"a","tool_calls":[]}', '{"role":"assistant","content":"a"}', "members"),
-    (
-        '{"role":"assistant","content":[],"tool_calls":[{"id":"c","type":"function","function":'
-        '{"name":"f","arguments":"{}"}}]}',
-        '{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":'
-        '{"name":"f","arguments":"{}"}}]}',
-        "rewritten",
-    ),
-    (
-        '{"role":"assistant","content":null,"tool_calls":[{"id":"c", "function":'
-        '{"name":"functions.f","arguments":"{\\"a\\": 1e5}"}}]}',
-        '{"role":"assistant","content":null,"tool_calls":[{"id":"c", "function":'
-        '{"name":"f","arguments":"{\\"a\\": 1e5}"},"type":"function"}]}',
-        "rewritten tool_renamed",
-    ),
-    (
-        '{"role":"function","name":"a.b","content":"x"}',
-        '{"role":"function","name":"a_b","content":"x"}',
-        "tool_renamed",
-    ),
-    (
-        '{"role":"user","content":[{"type":"image_url","image_url":"https://example.com/a.png"}]}',
-        '{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://example.com/a.png"}}]}',
-        "rewritten",
-    ),
-    ('{"role":"user","content":"x","name":""}', '{"role":"user","content":"x"}', "speaker_renamed"),
-    (
-        '{"role":"user","content":"x","name":"A <b>"}',
-        '{"role":"user","content":"x","name":"A__b_"}',
-        "speaker_renamed",
-    ),
-]
-CHAT_FULLY = [
-    (
-        '{"role":"assistant","reasoning_content":"hm","content":"a","tool_calls":null}',
-        '{"role":"assistant","content":"a"}',
-        "members members",
-    ),
-    (
-        '{"role":"assistant","content":null,"audio":{"id":"a1","data":"xx"}}',
-        '{"role":"assistant","content":"[audio: left out, because the provider does not take it here]"}',
-        "left_out",
-    ),
-    (
-        '{"role":"assistant","content":"Hi.","audio":{"id":"a1"}}',
-        '{"role":"assistant","content":"Hi."}',
-        "left_out",
-    ),
-    (
-        '{"role":"user","content":[{"type":"text","text":"x","cache_control":{"type":"ephemeral"}}]}',
-        '{"role":"user","content":[{"type":"text","text":"x"}]}',
-        "members",
-    ),
-    (
-        '{"role":"assistant","content":"","tool_calls":[{"id":"c","type":"function","index":0,"function":'
-        '{"name":"f","arguments":"{}","parsed_arguments":{}},"extra_content":{"google":{}}}]}',
-        '{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":'
-        '{"name":"f","arguments":"{}"}}]}',
-        "members members members empty",
-    ),
-]
 RESPONSES = [
     ('{"type":"item_reference","id":"msg_1"}', "", "reference"),
     (
@@ -331,10 +267,6 @@ ANTHROPIC = [
     ),
     ('{"role":"user","content":[{"type":"thinking","thinking":"x","signature":"s"}]}', "", "thinking"),
 ]
-CHAT_FULLY += [
-    ('{"role":"assistant","content":""}', "", "empty"),
-    ('{"role":"assistant","content":"","reasoning_content":"Hm."}', "", "empty"),
-]
 ANTHROPIC_FULLY = [
     (
         '{"role":"assistant","content":[{"type":"redacted_thinking"},{"type":"text","text":"x"}]}',
@@ -350,8 +282,6 @@ ANTHROPIC_FULLY = [
     ),
 ]
 CASES = [
-    *(("openai", False, *case) for case in CHAT),
-    *(("openai", True, *case) for case in CHAT_FULLY),
     *(("openai-responses", False, *case) for case in RESPONSES),
     *(("openai-responses", True, *case) for case in RESPONSES_FULLY),
     *(("anthropic", False, *case) for case in ANTHROPIC),

@@ -279,8 +279,9 @@ SEEN: list[tuple[str, int, Any]] = [
             "when using toolUse and toolResult content blocks.\"}'"
         ),
     ),
+    ("v", 400, error("Too many images and documents: 25 + 0 > 20")),
     (
-        "v",
+        "w",
         400,
         error(
             "messages.3.content.1.image.source.base64.data: At least one of the image dimensions exceed max "

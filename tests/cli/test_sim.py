@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -76,6 +77,29 @@ def test_its_addresses_as_json() -> None:
 
     assert set(urls) == set(WIRES)
     assert urls["anthropic"] == urls["openai"].removesuffix("/v1")
+
+
+@needs_sigint
+def test_it_can_be_one_host() -> None:
+    """It refuses what that host refuses, in its form."""
+    with running("-m", "goaitools_py", "sim", "--json", "--rules", "xai") as process:
+        assert process.stdout is not None
+        urls = json.loads(process.stdout.readline())["base_urls"]
+        body = json.dumps({"model": "m", "messages": [{"role": "user", "content": ""}]}).encode()
+        request = urllib.request.Request(f"{urls['openai']}/chat/completions", body)
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            opener.open(request, timeout=PATIENCE)
+        answer = json.load(refused.value)
+
+    assert refused.value.code == 400
+    assert answer["code"] == "Client specified an invalid argument"
+
+
+def test_an_unknown_host_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """The known ones are listed, and nothing is served."""
+    assert main(["sim", "--rules", "grok"]) == 2
+    assert "no rules of 'grok', only of anthropic, azure, " in capsys.readouterr().err
 
 
 WHEN = {

@@ -183,6 +183,9 @@ CHAT: dict[str, Example] = {
     "tools beside calls": Example(
         chat(USER, call(), result(), SAID, USER), chat(USER, call(), result(), SAID, USER, tools=[TOOL])
     ),
+    "no tools for Sonar": Example(
+        offering(TOOL) | {"model": "sonar-pro"}, chat(USER) | {"model": "sonar-pro"}
+    ),
     "no settings of others": Example(
         chat(USER, logprobs=True, reasoning={"effort": "low"}, presence_penalty=0),
         chat(USER, temperature=0.5),

@@ -285,6 +285,105 @@ def test_the_thinking_of_deepseek_is_not_anthropics() -> None:
     assert ask(SimServer(rules="anthropic"), "anthropic", again)[0] == 400
 
 
+# ------------------------------------------------------------------------- what only the company refuses
+
+LONG = "chatcmpl-tool-" + "0" * 32
+MANY = [
+    {"type": "function", "function": {"name": f"f{at}", "parameters": {"type": "object"}}}
+    for at in range(129)
+]
+STRICT = {"type": "function", "function": {"name": "f", "strict": True, "parameters": {"type": "object"}}}
+CALLED = {
+    "role": "assistant",
+    "content": "",
+    "tool_calls": [{"id": LONG, "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+}
+HI = {"role": "user", "content": "hi"}
+RESULT = {"role": "tool", "tool_call_id": LONG, "content": "ok"}
+THOUGHT = {
+    "role": "assistant",
+    "content": [
+        {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]},
+        {"type": "text", "text": "Hello."},
+    ],
+}
+ITEM = {
+    "type": "reasoning",
+    "id": "rs_1",
+    "summary": [],
+    "content": [{"type": "reasoning_text", "text": "Hm."}],
+}
+SAID = {
+    "type": "message",
+    "role": "assistant",
+    "id": "msg_1",
+    "status": "completed",
+    "content": [{"type": "output_text", "text": "Hello.", "annotations": []}],
+}
+UUID = "8fc1af85-3010-42b2-bcb8-1a6d50000000"
+
+
+@pytest.mark.parametrize(
+    ("wire", "body", "refusing", "taking"),
+    [
+        pytest.param(
+            "openai", {"messages": [HI, CALLED, RESULT]}, "openai azure", "vllm ollama groq", id="long-id"
+        ),
+        pytest.param(
+            "openai", {"messages": [HI], "tools": MANY}, "openai azure groq", "vllm ollama", id="tools"
+        ),
+        pytest.param(
+            "openai", {"messages": [HI], "tools": [STRICT]}, "openai azure", "groq vllm qwen", id="strict"
+        ),
+        pytest.param(
+            "openai", {"messages": [HI], "stop": [*"abcde"]}, "openai azure", "groq vllm", id="stops"
+        ),
+        pytest.param(
+            "openai", {"messages": [HI, RESULT]}, "openai groq mistral", "llamacpp ollama", id="pairs"
+        ),
+        pytest.param("openai", {"messages": [HI, THOUGHT, HI]}, "openai groq", "mistral", id="thinking"),
+        pytest.param(
+            "openai-responses",
+            {"input": [HI], "num_ctx": 9},
+            "openai azure vllm",
+            "ollama llamacpp",
+            id="member",
+        ),
+        pytest.param(
+            "openai-responses",
+            {"input": [HI, ITEM, SAID, HI]},
+            "openai azure",
+            "vllm ollama llamacpp",
+            id="unsealed",
+        ),
+        pytest.param(
+            "openai-responses",
+            {"input": [HI, {**SAID, "id": UUID}, HI]},
+            "openai azure",
+            "deepseek ollama",
+            id="uuid",
+        ),
+        pytest.param(
+            "anthropic",
+            {"messages": [{**HI, "name": "Ada"}]},
+            "anthropic bedrock vertex",
+            "deepseek",
+            id="extra",
+        ),
+    ],
+)
+def test_a_host_takes_what_only_the_company_refuses(
+    wire: str, body: dict[str, Any], refusing: str, taking: str
+) -> None:
+    """The company's own limits are not the limits of others."""
+    more = {"openai-responses": {"store": False}, "anthropic": {"max_tokens": 64}}.get(wire, {})
+    given = {"model": "some-model", **body, **more}
+
+    found = {host: ask(SimServer(rules=host), wire, given)[0] for host in f"{refusing} {taking}".split()}
+
+    assert found == {**dict.fromkeys(refusing.split(), 400), **dict.fromkeys(taking.split(), 200)}
+
+
 # ----------------------------------------------------------------------------------- which hosts there are
 
 
@@ -313,6 +412,15 @@ def test_there_are_as_many_hosts_as_were_asked_for() -> None:
 
     for wire, names in wanted.items():
         assert set(names.split()) <= set(HOSTS[wire])
+
+
+def test_the_page_names_every_host() -> None:
+    """`docs/testing.md` lists those that there are."""
+    page = (Path(__file__).parents[2] / "docs" / "testing.md").read_text(encoding="utf-8")
+
+    for wire, hosts in HOSTS.items():
+        (row,) = re.findall(rf'^\| `"{wire}"` \| (.*) \|$', page, re.MULTILINE)
+        assert set(re.findall(r"`([^`]+)`", row)) == set(hosts)
 
 
 # --------------------------------------------------------------------------------------- recorded traffic

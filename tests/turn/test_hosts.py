@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import Limits, ModelSettings, TurnError, event, system
+from goaitools_py import Image, Limits, ModelSettings, TurnError, event, system, user
 from goaitools_py.sim import Fault, Reply
 from goaitools_py.sim.hosts import HOSTS, HostRule
 from goaitools_py.states import state_messages
@@ -49,7 +49,9 @@ STEPS = (
     "down",
     "undone",
     "limit",
+    "picture",
 )
+PIXEL = b"\x89PNG\r\n\x1a\n"
 MARK = re.compile(r"U\d+x")
 RULES = [
     (wire, host.name, rule) for wire, hosts in HOSTS.items() for host in hosts.values() for rule in host.rules
@@ -114,7 +116,9 @@ class Story:
         place.sim.clear()
         place.sim.push(*script)
         chat = chat or place.chat
-        given: dict[str, Any] = {"user": f"{mark} is said.", **fields}
+        picture = fields.pop("picture", None)
+        said = user(f"{mark} is said.", *([picture] if picture else []))
+        given: dict[str, Any] = {"messages": [said], **fields}
         try:
             if self.draw.random() < 0.5:
                 outcome = chat.start(self.state, **given).result()
@@ -150,6 +154,8 @@ class Story:
                     self.turn(place, Reply.text(""))
                 case "cut":
                     self.turn(place, Reply.text("I was about to", finish="length"))
+                case "picture":
+                    self.turn(place, picture=Image.from_bytes(PIXEL))
                 case "call" | "calls":
                     teams = ("Red",) if step == "call" else ("Red", "Blue")
                     self.turn(place, called(*teams, text=self.draw.choice(("", "Let me look."))))
@@ -157,16 +163,20 @@ class Story:
                     self.turn(place, Reply.text("Well said.", thinking="Hm, let me think."))
 
     def settle(self, place: Place) -> None:
-        """A small message is answered, with few requests. After that nothing is refused any more."""
+        """A small message is answered, with few requests. After that nothing is refused any more.
+
+        At times no tools are offered, although the history has calls.
+        """
+        fields: dict[str, Any] = {"tools": []} if self.draw.random() < 0.2 else {}
         for _ in range(MOST_TURNS):
-            outcome = self.turn(place)
+            outcome = self.turn(place, **fields)
             refused, sent = len(place.refused), len(place.sim.requests)
             assert sent <= refused + 1, f"{sent} requests for {place.refused}"
             assert refused <= MOST_REPAIRS + 1, place.refused
             if not isinstance(outcome, TurnError):
                 break
         assert not isinstance(outcome, TurnError), f"{outcome!r} at {place.name} after {place.refused}"
-        outcome = self.turn(place)
+        outcome = self.turn(place, **fields)
         assert not isinstance(outcome, TurnError), f"{outcome!r} at {place.name} after {place.refused}"
         assert (place.refused, len(place.sim.requests)) == ([], 1), "what was learned is forgotten"
         self.check()

@@ -286,12 +286,12 @@ RULE_WORDINGS: Final = (
         + r"'? : property '?(?!name\b|reasoning)\w+'? is unsupported",
         "partITech/php-mistral#76, zeroclaw-labs/zeroclaw#2693, anthropics/claude-code#4378",
     ),
+    RuleWording("w", "Anthropic, Bedrock, Vertex", "many-image requests", "can1357/oh-my-pi#10633"),
     RuleWording(
         "v",
-        "Anthropic, Bedrock, Vertex",
-        r"many-image requests|too many images"
-        r"|at most (?:[2-9]\d|\d{3,}) image",
-        "can1357/oh-my-pi#10633; the documentation of Messages on Bedrock",
+        "Bedrock, Vertex, vLLM",
+        r"too many images|at most (?:[2-9]\d|\d{3,}) image",
+        "the documentation of Messages on Bedrock; vllm-project/vllm, multimodal/processing",
     ),
     RuleWording(
         "t",

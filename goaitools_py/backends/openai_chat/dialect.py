@@ -286,11 +286,11 @@ class OpenAIChatDialect(Value, frozen=True):
 
     def known_rules(self, model: str) -> HostRules:
         """The rules of this host for a model; see `ViewsHistory`."""
-        if self.family in OPENAI_FAMILIES or self.family == "local":
+        if self.family in OPENAI_FAMILIES:
             return _NO_RULES
-        from .hosts import known_letters_of
+        from ..known_hosts import known_rules
 
-        return HostRules(letters=known_letters_of(self.family, model))
+        return known_rules(self.wire, self.family, self.host, model)
 
     def request_view(self, parts: RequestParts, rules: HostRules) -> RequestParts:
         """The request as a host with these rules takes it; see `ViewsHistory`."""

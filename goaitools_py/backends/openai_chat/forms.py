@@ -40,9 +40,7 @@ An assistant's message that says nothing after a change is left out.
 
 from __future__ import annotations
 
-import hashlib
 import re
-import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -58,8 +56,10 @@ from ..wire.narrowing import (
     distinct,
     each,
     ids_of,
+    nine_id,
     note,
     object_in,
+    short_id,
     text_in,
     word,
 )
@@ -116,34 +116,11 @@ def _long_id(id: str) -> str:
     return id if len(id) <= _MAX_ID else digest_id(id)
 
 
-_CLEAN_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,40}")
-
-
-def _clean_id(id: str) -> str:
-    return id if _CLEAN_ID.fullmatch(id) else digest_id(id)
-
-
-_NINE: Final = re.compile(r"[a-zA-Z0-9]{9}")
-_ALPHABET: Final = string.ascii_letters + string.digits
-
-
-def _short_id(id: str) -> str:
-    """Nine letters or digits; 62^9 of them, so that two calls of a history do not get the same."""
-    if _NINE.fullmatch(id):
-        return id
-    number = int.from_bytes(hashlib.sha256(id.encode("utf-8", "surrogatepass")).digest())
-    made = ""
-    for _ in range(9):
-        number, digit = divmod(number, len(_ALPHABET))
-        made += _ALPHABET[digit]
-    return made
-
-
 def _id_rule(letters: str) -> Callable[[str], str]:
     if "i" in letters:
-        return _short_id
+        return nine_id
     if "j" in letters:
-        return _clean_id
+        return short_id
     return _long_id if "f" in letters else str
 
 

@@ -16,15 +16,14 @@ A longer history begins with the bytes of the shorter one, so that prompt caches
 * ``v`` leaves out pictures. Ten at a time, so that this is rare,
 * ``t`` offers one more tool: the tools stand before the messages.
 
-The view of a conversation is kept, and grows with it (`KeptViews`). Without a kept view the result is the
-same.
+A kept view grows with its conversation (`grown_view`). Without one the result is the same.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -33,7 +32,8 @@ from ...base.values import replace
 from ...types.render import system_block, valid_text
 from ..base import RequestParts
 from ..protocols import HostRules
-from ..wire.kept_views import BETWEEN, KeptViews
+from ..wire.grown_view import Walk, viewed
+from ..wire.kept_views import BETWEEN
 from ..wire.narrowing import note, object_in, rebuilt, word
 from ..wire.tolerance import as_dict, members_of
 from .forms import LETTERS, message_view
@@ -55,32 +55,31 @@ def request_view(parts: RequestParts, rules: HostRules) -> RequestParts:
     letters = _ordered(rules.letters, has_tools=bool(parts.tools))
     if not letters:
         return parts
-    pieces = [piece for piece in parts.history if piece]
-    raw = BETWEEN.join(pieces)
-    preamble = parts.preamble
-    if preamble:
-        preamble = _preamble(preamble, letters)
-    fold = _folded(raw, letters, preamble, 0)
-    if fold.pictures > _MOST_PICTURES:
-        over = fold.pictures - _MOST_PICTURES
-        fold = _folded(raw, letters, preamble, -(-over // _AT_ONCE) * _AT_ONCE)
-    if fold.lead:
-        preamble = _all_joined([preamble, *fold.lead])
-    if "z" in letters:
+    whole = BETWEEN.join([piece for piece in parts.history if piece])
+    preamble = _preamble(parts.preamble, letters) if parts.preamble else b""
+    pieces, talk = _viewed(parts, whole, letters, preamble, 0)
+    if talk.pictures > _MOST_PICTURES:
+        over = talk.pictures - _MOST_PICTURES
+        pieces, talk = _viewed(parts, whole, letters, preamble, -(-over // _AT_ONCE) * _AT_ONCE)
+    if talk.lead:
+        preamble = _all_joined([preamble, *talk.lead])
+    if "z" in letters and whole:
         preamble = b""
     changed: dict[str, Any] = {}
-    if (sent := fold.sent()) is not None:
-        changed["history"] = _spliced(pieces, raw, *sent)
-    if preamble is not parts.preamble:
+    if pieces is not parts.history:
+        changed["history"] = pieces
+    if preamble != parts.preamble:
         changed["preamble"] = preamble
-    if fold.tools:
-        changed |= {"tools": _offered(fold.tools), "forbid_tools": True}
+    if talk.tools:
+        changed |= {"tools": _offered(talk.tools), "forbid_tools": True}
     return replace(parts, **changed) if changed else parts
 
 
 def _ordered(letters: str, *, has_tools: bool) -> str:
     """The letters that count in this request, without those that another one excludes."""
     found = {letter for letter in letters if letter in _ALL}
+    if "w" in letters:  # a server of Anthropic's models; to measure pictures would take too long
+        found.add("v")
     if has_tools:
         found.discard("t")
     for stronger, weaker in (("r", "kq"), ("q", "k"), ("i", "j"), ("z", "s")):
@@ -104,22 +103,6 @@ def _preamble(preamble: bytes, letters: str) -> bytes:
     return preamble if is_same else BETWEEN.join(made)
 
 
-def _spliced(pieces: Sequence[bytes], raw: bytes, clean: int, tail: bytes) -> list[bytes]:
-    """The pieces within the unchanged beginning, which is `clean` bytes long, and the rest."""
-    kept: list[bytes] = []
-    at = 0
-    for piece in pieces:
-        if at + len(piece) + len(BETWEEN) > clean:
-            break
-        kept.append(piece)
-        at += len(piece) + len(BETWEEN)
-    if at < clean:
-        kept.append(raw[at : clean - len(BETWEEN)])
-    if tail:
-        kept.append(tail)
-    return kept
-
-
 def _offered(tools: Mapping[str, str]) -> bytes:
     """The tools that a history used, so that it may have calls. The model is forbidden to call them."""
     made: list[dict[str, Any]] = []
@@ -129,35 +112,25 @@ def _offered(tools: Mapping[str, str]) -> bytes:
     return rawjson.dumps(made)
 
 
-_views: Final[KeptViews[_Fold]] = KeptViews()
+# ------------------------------------------------------------------------------------- the messages
 
 
-def _folded(raw: bytes, letters: str, preamble: bytes, left_out: int) -> _Fold:
-    """The view of a history. `left_out`: how many of its first pictures are left out."""
-    rules = (letters, left_out, preamble if "z" in letters else bool(preamble))
-    end, known = _views.find(rules, raw) or (0, None)
-    if known is not None and end == len(raw):
-        return known
-    fold = _Fold(letters, preamble, left_out) if known is None else known.copy()
-    for entry in (raw[end + len(BETWEEN) :] if known is not None else raw).split(BETWEEN):
-        if entry:
-            fold.add(entry)
-    fold.done = [BETWEEN.join(fold.done)] if fold.done else []
-    _views.keep(rules, raw, fold, sum(map(len, fold.done)))
-    return fold
+def _viewed(
+    parts: RequestParts, whole: bytes, letters: str, preamble: bytes, left_out: int
+) -> tuple[Sequence[bytes], _Talk]:
+    """The sent pieces of the history. `left_out`: how many of its first pictures are left out."""
+    rules = ("openai", letters, left_out, preamble if "z" in letters else bool(preamble))
+    found = viewed(rules, lambda: _Talk(letters, preamble, left_out), whole, parts.history)
+    assert isinstance(found.walk, _Talk)
+    return found.pieces, found.walk
 
 
-# -------------------------------------------------------------------------------------- one history
-
-
-class _Fold:
+class _Talk(Walk):
     """The messages of a history as they are sent, one after another.
 
     Attributes:
-        clean: So many bytes at its beginning are sent as they are.
-        done: The messages behind them, but for the last one, which may still be joined with the next.
-        last: The last message; b"" before the first.
-        is_clean: True if the last message stands as it is where it stood, and all before it.
+        last: The last message, which may still be joined with the next; b"" before the first.
+        role: Its role.
         waiting: Texts of system messages for the next message of the user.
         lead: System messages at the beginning, which become a part of the preamble.
         tools: The kinds of the used tools, by name.
@@ -166,13 +139,10 @@ class _Fold:
 
     __slots__ = (
         "_has_preamble",
-        "_is_shifted",
         "_left_out",
         "_letters",
         "_needles",
-        "clean",
-        "done",
-        "is_clean",
+        "_out",
         "last",
         "lead",
         "pictures",
@@ -186,62 +156,58 @@ class _Fold:
         self._left_out = left_out
         self._needles = _needles(letters)
         self._has_preamble = bool(preamble)
-        self._is_shifted = False
-        self.clean = 0
-        self.done: list[bytes] = []
+        self._out: list[bytes] = []
         self.last = b""
         self.role = ""
-        self.is_clean = True
         self.lead: tuple[bytes, ...] = ()
-        self.tools: dict[str, str] = {}
+        self.tools: Mapping[str, str] = {}
         self.pictures = 0
         self.waiting: tuple[str, ...] = ()
         if "z" in letters and preamble:
             self.waiting = tuple(map(_text, preamble.split(BETWEEN)))
 
-    def copy(self) -> _Fold:
-        """A view that can grow without changing this one."""
-        made = _Fold.__new__(_Fold)
-        for name in _Fold.__slots__:
+    def copy(self) -> Self:
+        made = type(self).__new__(type(self))
+        for name in _Talk.__slots__:
             setattr(made, name, getattr(self, name))
-        made.done, made.tools = list(self.done), dict(self.tools)
+        made._out = []
         return made
 
-    def add(self, given: bytes) -> None:
-        """Take the next stored message."""
-        role = _role(given)
-        entry = message_view(given, self._letters) if self._may_change(given, role) else given
-        if not entry:
-            self._is_shifted = True
-            return
+    def take(self, entry: bytes) -> Sequence[bytes]:
+        self._add(entry)
+        out, self._out = self._out, []
+        return out
+
+    def rest(self) -> Sequence[bytes]:
+        if not self.waiting and not ("l" in self._letters and self.role == "assistant"):
+            return (self.last,) if self.last else ()
+        end = self.copy()
+        end._place(_of_texts(self.waiting) if self.waiting else _DOT["user"], "user")
+        return (*end._out, end.last)
+
+    def _add(self, entry: bytes) -> None:
+        role = _role(entry)
+        if self._may_change(entry, role):
+            entry = message_view(entry, self._letters)
+            if not entry:
+                return
         if role == "developer" and "d" in self._letters:
             role = "system"
         if "t" in self._letters and b'"tool_calls"' in entry:
-            self.tools |= _called(entry)
+            self.tools = {**self.tools, **_called(entry)}
         if "v" in self._letters and b'"image_url"' in entry:
             entry = self._seen(entry)
         is_first = self.role in ("", *_SYSTEM)
         if role in _SYSTEM and not (_ONE_SYSTEM if is_first else _FIRST_SYSTEM).isdisjoint(self._letters):
-            self._system(entry, role, is_same=entry is given)
+            self._system(entry, role)
             return
         if self.waiting and role == "user":
             entry = _behind_texts(self.waiting, entry)
             self.waiting = ()
         elif self.waiting:
-            self._place(_of_texts(self.waiting), "user", is_same=False)
+            self._place(_of_texts(self.waiting), "user")
             self.waiting = ()
-        self._place(entry, role, is_same=entry is given)
-
-    def sent(self) -> tuple[int, bytes] | None:
-        """The length of the unchanged beginning, and what is sent behind it. None: all is sent as it is."""
-        end = self
-        if self.waiting or ("l" in self._letters and self.role == "assistant"):
-            end = self.copy()
-            last = _of_texts(self.waiting) if self.waiting else _DOT["user"]
-            end._place(last, "user", is_same=False)
-        elif self.is_clean and not self._is_shifted:
-            return None
-        return end.clean, BETWEEN.join((*end.done, end.last) if end.last else end.done)
+        self._place(entry, role)
 
     def _may_change(self, entry: bytes, role: str) -> bool:
         if self._needles is not None:
@@ -250,40 +216,32 @@ class _Fold:
             return True
         return not (_PLAIN_NINE if "i" in self._letters else _PLAIN).fullmatch(entry)
 
-    def _system(self, entry: bytes, role: str, *, is_same: bool) -> None:
+    def _system(self, entry: bytes, role: str) -> None:
         if "z" in self._letters or self.role not in ("", *_SYSTEM):
             self.waiting = (*self.waiting, _text(entry))
-            self._is_shifted = True
         elif self._has_preamble:
             self.lead = (*self.lead, entry)
-            self._is_shifted = True
         elif self.last:
-            self._join(_joined(self.last, entry) or self.last)
+            self.last = _joined(self.last, entry) or self.last
         else:
-            self._push(entry, role, is_same=is_same)
+            self._push(entry, role)
 
-    def _place(self, entry: bytes, role: str, *, is_same: bool) -> None:
+    def _place(self, entry: bytes, role: str) -> None:
         if "a" in self._letters:
             if role == self.role and role in _JOINED and (made := _joined(self.last, entry)):
-                self._join(made)
+                self.last = made
                 return
             if role == "assistant" and self.role in ("", *_SYSTEM):
-                self._push(_DOT["user"], "user", is_same=False)
+                self._push(_DOT["user"], "user")
         if "u" in self._letters and role == "user" and self.role == "tool":
             dot = _DOT["assistant"]
-            self._push(message_view(dot, "k") if "k" in self._letters else dot, "assistant", is_same=False)
-        self._push(entry, role, is_same=is_same)
+            self._push(message_view(dot, "k") if "k" in self._letters else dot, "assistant")
+        self._push(entry, role)
 
-    def _push(self, entry: bytes, role: str, *, is_same: bool) -> None:
-        if self.last and self.is_clean:
-            self.clean += len(self.last) + len(BETWEEN)
-        elif self.last:
-            self.done.append(self.last)
+    def _push(self, entry: bytes, role: str) -> None:
+        if self.last:
+            self._out.append(self.last)
         self.last, self.role = entry, role
-        self.is_clean = self.is_clean and is_same and not self._is_shifted
-
-    def _join(self, made: bytes) -> None:
-        self.last, self.is_clean = made, False
 
     def _seen(self, entry: bytes) -> bytes:
         """Count the pictures of a message, and leave out those that are too old."""

@@ -86,6 +86,13 @@ CHAT_GATEWAYS: Final = (
                 source="bieniu/ha-perplexity#117, 2026-04-01",
                 type="invalid_message",
             ),
+            HostRule(
+                name="no tools for Sonar",
+                breaks=request.no_tools_of("sonar"),
+                text="Tool calling is not supported for this model",
+                source="pipecat-ai/pipecat#4862, 2026",
+                type="invalid_request",
+            ),
         ),
         takes=HOSTED,
         shape=numbered_error,

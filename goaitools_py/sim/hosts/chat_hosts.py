@@ -316,7 +316,10 @@ CHAT_HOSTS: Final = (
                 name="no settings of others",
                 breaks=request.no_setting(
                     *("reasoning", "enable_thinking", "frequency_penalty", "presence_penalty", "logit_bias"),
-                    *("service_tier",),
+                    *(
+                        "service_tier",
+                        "parallel_tool_calls",
+                    ),
                 ),
                 text="property '{}' is unsupported",
                 source="proxysoul/Empryo#209, 2026-09-19; inference-docs.cerebras.ai, 2026",

@@ -23,6 +23,7 @@ __all__ = [
     "no_setting",
     "no_stream_options",
     "no_strict",
+    "no_tools_of",
     "no_type_beside_any_of",
     "nothing_beside_ref",
     "only_value",
@@ -81,6 +82,15 @@ def no_empty_tools(body: JSON) -> str | None:
 def no_choice_without_tools(body: JSON) -> str | None:
     """A choice of tools comes with tools."""
     return "" if body.get("tool_choice") not in (None, "none") and not body.get("tools") else None
+
+
+def no_tools_of(model: str) -> Breaks:
+    """A model takes no tools, if its name begins so."""
+
+    def breaks(body: JSON) -> str | None:
+        return "" if body.get("tools") and str(body.get("model")).startswith(model) else None
+
+    return breaks
 
 
 def tools_with_calls(body: JSON) -> str | None:
