@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, Literal, Protocol, runtime_checkable
 
+from ..base import rawjson
 from ..base.values import Value
 from ..types.citations import Citation
 from ..types.messages import Message, ToolCall, ToolResult, Usage
@@ -259,6 +260,22 @@ class BackendError(Exception):
         self.redirect = redirect
         self.key_variable = key_variable
         self.sdk_error = sdk_error
+
+    @property
+    def refused_text(self) -> str:
+        """The model's text, if the server has refused what its own model wrote, and shows it; else "".
+
+        Groq has it in ``error.failed_generation`` (console.groq.com/docs/tool-use, 2026-11).
+        """
+        if b'"failed_generation"' not in self.body:
+            return ""
+        try:
+            answer = rawjson.loads(self.body)
+        except ValueError:
+            return ""
+        error = answer.get("error") if isinstance(answer, dict) else None
+        found = error.get("failed_generation") if isinstance(error, dict) else None
+        return found if isinstance(found, str) else ""
 
     def bare(self) -> BackendError:
         """A copy without the server's and the SDK's text, for a printed traceback."""

@@ -28,7 +28,7 @@ from .base import (
     warm_up,
     warm_up_async,
 )
-from .dialects import WIRES, dialect_of, endpoint_family
+from .dialects import WIRES, dialect_of, endpoint_family, host_of
 
 __all__ = ["backend_from_name"]
 
@@ -179,7 +179,7 @@ class _Lazy(Generic[_B]):
         wire, model = self._place.wire, self._place.model
         named = os.environ.get(_BASE_URL[wire])
         family = "local" if self._place.simulated else endpoint_family(named, wire)
-        return dialect_of(wire, family=family, model=model)
+        return dialect_of(wire, family=family, model=model, host=host_of(named))
 
     @property
     def server(self) -> tuple[str, int] | None:

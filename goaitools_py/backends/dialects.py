@@ -8,6 +8,7 @@ A dialect's module is imported when it is first needed, because most programs us
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import lru_cache
 
 from ..types.errors import StateProviderError
@@ -19,6 +20,7 @@ __all__ = [
     "dialect_for",
     "dialect_of",
     "endpoint_family",
+    "host_of",
     "is_plain_loopback",
     "known_dialect",
 ]
@@ -27,13 +29,14 @@ WIRES = ("openai", "openai-responses", "anthropic")
 """The provider APIs of the states that this release can read."""
 
 
-def dialect_of(wire: str, *, family: str | None = None, model: str = "") -> Dialect:
+def dialect_of(wire: str, *, family: str | None = None, model: str = "", host: str = "") -> Dialect:
     """The dialect of a provider API.
 
     Args:
         wire: One of `WIRES`.
         family: The operator of the endpoint; None for the company that made the provider API.
         model: The model, if the dialect's requests depend on it; "" if unknown.
+        host: The server's host and port; see `host_of`.
 
     Raises:
         ValueError: This release does not have the provider API.
@@ -42,15 +45,15 @@ def dialect_of(wire: str, *, family: str | None = None, model: str = "") -> Dial
         case "openai":
             from .openai_chat.dialect import OpenAIChatDialect
 
-            return OpenAIChatDialect(family or "openai")
+            return OpenAIChatDialect(family or "openai", host=host)
         case "openai-responses":
             from .openai_responses.dialect import OpenAIResponsesDialect
 
-            return OpenAIResponsesDialect(family or "openai")
+            return OpenAIResponsesDialect(family or "openai", host=host)
         case "anthropic":
             from .anthropic.dialect import AnthropicDialect
 
-            return AnthropicDialect(family=family or "anthropic", model=model)
+            return AnthropicDialect(family=family or "anthropic", model=model, host=host)
     raise ValueError(
         f"this release cannot read entries of the provider API {wire!r}; it speaks {', '.join(WIRES)}"
     )
@@ -94,6 +97,28 @@ def endpoint_family(base_url: str | None, wire: str = "openai") -> str:
     if host.startswith(_AWS) and host.endswith(_AWS_ENDS):
         return "aws"
     return "local" if host in _LOOPBACK else host
+
+
+def host_of(base_url: str | None) -> str:
+    """The host and the port of a base URL, as in "127.0.0.1:11434"; "" for the companies' own hosts.
+
+    The port of the scheme is left out.
+    """
+    if not base_url:
+        return ""
+    from urllib.parse import urlsplit  # not at the top: a backend named by a string may never need it
+
+    found = urlsplit(base_url)
+    host = found.hostname or ""
+    if host in _OWN.values():
+        return ""
+    with suppress(ValueError):  # an impossible port: the request will say so
+        if found.port not in (None, _PORTS.get(found.scheme)):
+            return f"{host}:{found.port}"
+    return host
+
+
+_PORTS = {"http": 80, "https": 443}
 
 
 def is_plain_loopback(base_url: str | None) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-__all__ = ["RULES", "joined_rules", "known_letters"]
+__all__ = ["GUESSES", "RULES", "joined_rules", "known_letters", "rule_names"]
 
 RULES: Final[Mapping[str, str]] = {
     "a": "roles alternate: neighbouring messages of one role are joined",
@@ -28,6 +28,7 @@ RULES: Final[Mapping[str, str]] = {
     "l": "the last message is from a user or a tool",
     "m": "no members that the request type does not have",
     "n": "no null: the content beside calls is text",
+    "o": "no forced tool choice: the model chooses",
     "p": "parts are of the kinds that the strictest host takes; others are a line of text",
     "q": "reasoning is sent back in the member `reasoning`",
     "r": "no reasoning: members, parts and blocks with unsigned thinking are left out",
@@ -41,6 +42,10 @@ RULES: Final[Mapping[str, str]] = {
     "z": "no system message: its text is that of a user message",
 }
 """What each letter means, in words for warnings and pages."""
+
+GUESSES: Final = ("efjmpr", "adefjlmprstux", "adfgjklmnpstux")
+"""The rules to try in turn after a refusal whose words name no rule: first the forms of the strictest host,
+then the shape of the history too, then what the other hosts need instead."""
 
 _EXCLUDES: Final[Mapping[str, str]] = {
     "e": "n",
@@ -60,6 +65,11 @@ def joined_rules(older: str, newer: str) -> str:
     replaced = {gone for letter in newer for gone in _EXCLUDES.get(letter, "")}
     kept = [letter for letter in older if letter not in replaced]
     return "".join(sorted({*kept, *newer}))
+
+
+def rule_names(letters: str) -> str:
+    """The rules in words, for a warning."""
+    return "; ".join(RULES[letter].partition(":")[0] for letter in letters if letter in RULES)
 
 
 def known_letters(letters: Iterable[str]) -> str:

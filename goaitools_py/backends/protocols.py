@@ -120,7 +120,7 @@ Change = Literal[
     "left_out",
     "empty",
 ]
-"""The kinds of changes of a narrowed history.
+"""The kinds of changes of a history in common forms.
 
 =================  ==================================================================================
 members            Members that the request type does not have. A model does not read them.
@@ -154,33 +154,30 @@ class EntryView(NamedTuple):
 
 
 class HostRules(Value, frozen=True, kw_only=True):
-    """The host for which a history is viewed. Later releases may add fields, each with a default.
+    """What a host takes in a request. Later releases may add fields, each with a default.
 
     Attributes:
-        letters: The rules of this host, each a letter of `host_rules.RULES`, sorted.
-        fully: False: only forms change, so that every server of the API takes the result, and a model reads
-            the same. That is done to an imported history. True: parts are left out, too, that this host does
-            not take but another server may need, such as thinking without a signature, or a picture in a
-            tool's result. That is done after a server has refused the history, and only then.
+        letters: The rules of this host, each a letter of `host_rules.RULES`, sorted. A dialect ignores a
+            letter that it has no rule for.
     """
 
     letters: str = ""
-    fully: bool = False
 
 
 @runtime_checkable
 class ViewsHistory(Protocol):
-    """Additional methods of a dialect that knows the forms which the provider's own host takes.
+    """Additional methods of a dialect that knows what the hosts of its provider API take.
 
-    The rules of `ChecksHistory` are wide, so a server may refuse a valid history. With these methods, a
-    history is narrowed after such a refusal, and at an import. Without them, the refusal is a plain error.
+    The rules of `ChecksHistory` are wide, so a server may refuse a valid history. With these methods, the
+    next request has the form that this server takes, and the stored history stays as it came. Without them,
+    the refusal is a plain error.
     """
 
-    def history_view(self, entries: Sequence[bytes], rules: HostRules) -> Iterable[EntryView]:
-        """One view for each entry of a whole history, in order: some rules count over all of it.
+    def history_forms(self, entries: Sequence[bytes]) -> Iterable[EntryView]:
+        """One view for each entry of a whole history, in order: forms that every server of the API takes.
 
-        Changes are only taken away from a history, never added. An entry that is not a JSON object stays as
-        it is.
+        It is for imports. A model reads the same afterwards. An entry that is not a JSON object stays as it
+        is.
         """
         ...
 
@@ -208,7 +205,7 @@ class ViewsHistory(Protocol):
 
 
 class NarrowedHistory(Value, frozen=True):
-    """A history as a host takes it.
+    """A history in forms that every server of its provider API takes.
 
     Attributes:
         entries: One result for each given entry, the same object if nothing changed; b"" if nothing is left.
@@ -223,11 +220,11 @@ class NarrowedHistory(Value, frozen=True):
     ids: tuple[Mapping[str, str], ...]
 
 
-def narrowed_history(dialect: Dialect, entries: Sequence[bytes], rules: HostRules) -> NarrowedHistory:
-    """The entries as a host takes them. Nothing changes for a dialect without `ViewsHistory`."""
+def narrowed_history(dialect: Dialect, entries: Sequence[bytes]) -> NarrowedHistory:
+    """The entries as every server takes them. Nothing changes for a dialect without `ViewsHistory`."""
     if not isinstance(dialect, ViewsHistory):
         return NarrowedHistory(tuple(entries), (), ({},) * len(entries))
-    found = list(dialect.history_view(entries, rules))
+    found = list(dialect.history_forms(entries))
     log = [(kind, at) for at, one in enumerate(found) for kind in one.changes]
     return NarrowedHistory(tuple([one.entry for one in found]), tuple(log), tuple([one.ids for one in found]))
 
@@ -371,6 +368,8 @@ class WritesOutput(Protocol):
 
     def output(self, name: str, schema: Mapping[str, Any], *, strict: bool) -> bytes:
         """Encode the format, byte-equal for equal schemas. It comes back as `RequestParts.output`.
+
+        b"": this host has no such format. The answer is then asked for in words.
 
         Args:
             name: The type's name: 1 to 64 letters, digits, underscores and dashes.

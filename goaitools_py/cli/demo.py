@@ -135,6 +135,10 @@ def add_sim(commands: Any) -> None:
     )
     parser.add_argument("--port", type=_port, default=0, help="port to listen on (default: a free one)")
     parser.add_argument("--json", action="store_true", help="print the addresses as one line of JSON")
+    parser.add_argument(
+        "--rules", metavar="HOST", help="refuse what this host refuses, such as groq or ollama"
+    )
+    parser.add_argument("--vague", action="store_true", help='refuse with "Bad request" alone')
     parser.set_defaults(run=run_sim)
 
 
@@ -142,7 +146,11 @@ def run_sim(args: argparse.Namespace) -> int:
     """Serve. The simulator introduces itself, and prints its address."""
     from ..sim import serve
 
-    serve(args.port, as_json=args.json)
+    try:
+        serve(args.port, as_json=args.json, rules=args.rules, vague=args.vague)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
     return 0
 
 

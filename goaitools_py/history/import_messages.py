@@ -28,7 +28,6 @@ from ..backends.dialects import dialect_for, dialect_of
 from ..backends.protocols import (
     ChecksHistory,
     EntryView,
-    HostRules,
     MarksHistory,
     ViewsHistory,
     is_read,
@@ -220,7 +219,7 @@ def _mended(entries: Sequence[bytes], dialect: Dialect) -> tuple[Mended, bool]:
     model has changed."""
     if missing := lacks(dialect, ChecksHistory):
         raise ValueError(f"repair=True has no rules to repair by: {missing}")
-    formed = narrowed_history(dialect, entries, HostRules())
+    formed = narrowed_history(dialect, entries)
     left = [entry for entry in formed.entries if entry]
     # A change counts for the entry that now has the place of the changed entry.
     places = list(accumulate(map(bool, formed.entries), initial=0))

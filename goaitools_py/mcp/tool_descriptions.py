@@ -32,7 +32,10 @@ def named(names: Iterable[str], prefix: str) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for name in names:
-        short = _OTHER.sub("_", f"{prefix}{name}")[:_LONGEST]
+        short = _OTHER.sub("_", f"{prefix}{name}")
+        if short[:1].isdigit() or short.startswith("-"):
+            short = f"_{short}"  # Gemini refuses such a name
+        short = short[:_LONGEST]
         if not short:
             raise ValueError("a tool of the MCP server has no name")
         if short in found.values():

@@ -89,6 +89,13 @@ class Wanted(Value, frozen=True, kw_only=True):
                 )
             return b""
         written = dialect.output(self.asked.name or shape.name, shape.schema, strict=self.asked.strict)
+        if not written:
+            if mode == "native":
+                raise ValueError(
+                    f"the host {dialect.family!r} has no format for answers in JSON; use mode='prompt' or "
+                    "mode='tool'"
+                )
+            return b""
         if mode == "native" or meta.tokens < SHORT_TOKENS or digest8(written) == meta.output:
             return written
         return b""

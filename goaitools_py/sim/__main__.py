@@ -1,4 +1,4 @@
-"""``python -m goaitools_py.sim [--port N]``.
+"""``python -m goaitools_py.sim [--port N] [--rules HOST] [--vague]``.
 
 Owns: the command's options. Must never know: anything else.
 """
@@ -14,4 +14,7 @@ if __name__ == "__main__":
         prog="goaitools_py.sim", description="An offline simulator of a model provider."
     )
     parser.add_argument("--port", type=int, default=0, help="port to listen on; 0 takes a free one")
-    serve(parser.parse_args().port)
+    parser.add_argument("--rules", metavar="HOST", help="refuse what this host refuses, such as groq")
+    parser.add_argument("--vague", action="store_true", help="refuse without the host's words")
+    args = parser.parse_args()
+    serve(args.port, rules=args.rules, vague=args.vague)

@@ -34,6 +34,7 @@ __all__ = ["WIRES", "Recorded", "SimServer", "serve"]
 
 _WIRES: tuple[Wire, ...] = (OpenAIChat(), OpenAIResponses(), AnthropicMessages())
 WIRES: Final = tuple(wire.name for wire in _WIRES)
+_VAGUE = "Bad request"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +73,13 @@ class SimServer:
         chunk_bytes: Write bodies in pieces of this size, to find readers that depend on where pieces end.
         pause: Seconds to wait before each piece of a stream, as a model takes its time.
         max_recorded: The number of requests in `requests`; older ones are dropped.
+        rules: The host that is simulated, such as "groq" or "ollama". Its rules hold for requests, and it
+            writes replies in its manner. None: the company of each provider API.
+        vague: Refuse with "Bad request" alone, because hosts change their words. A refusal with status 500
+            comes with 400 then: without its words it would be a failure of the server.
+
+    Raises:
+        ValueError: The simulator has no rules of this host; the error lists those that it has.
     """
 
     def __init__(
@@ -84,12 +92,15 @@ class SimServer:
         chunk_bytes: int | None = None,
         pause: float = 0.0,
         max_recorded: int = 10_000,
+        rules: str | None = None,
+        vague: bool = False,
     ) -> None:
         if chunk_bytes is not None and chunk_bytes < 1:
             raise ValueError(f"chunk_bytes must be at least 1, got {chunk_bytes}")
         self._host, self._port, self._seed = host, port, seed
         self._model: Model = model or GameMaster(seed)
-        self._chunk_bytes, self._pause = chunk_bytes, pause
+        self._chunk_bytes, self._pause, self._vague = chunk_bytes, pause, vague
+        self._wires = _WIRES if rules is None else _host_wires(rules)
         self._cache = PrefixCache()
         self._lock = threading.Lock()
         self._script: deque[Scripted] = deque()
@@ -190,13 +201,13 @@ class SimServer:
             headers: Names in lower case.
         """
         endpoint = path.partition("?")[0]
-        wire = next((wire for wire in _WIRES if endpoint in _endpoints(wire)), None)
-        wire = wire or _by_headers(headers)
+        found = next((wire for wire in self._wires if endpoint in _endpoints(wire)), None)
+        wire = found or _by_headers(headers)
         counts = endpoint == wire.count_path
         parsed: Body | None = None
         asked: Body | None = None
         refusals: Sequence[Refusal] = ()
-        if endpoint not in _endpoints(wire) or method != "POST":
+        if found is None or method != "POST":
             response = _elsewhere(wire, method, path)
         else:
             try:
@@ -206,7 +217,7 @@ class SimServer:
             except BodyError:
                 refusals = (wire.not_json,)
             if refusals or asked is None:
-                response = wire.error(400, refusals[0])
+                response = self._refused(wire, refusals[0])
             elif counts:
                 # As in this server's usage: four bytes are one token.
                 response = wire.count(estimate(wire.prompt(asked).content))
@@ -233,6 +244,11 @@ class SimServer:
             headers=(*response.headers, (wire.request_id_header, request_id)),
             pieces=tuple(piece.replace(REQUEST_ID, request_id.encode()) for piece in response.pieces),
         )
+
+    def _refused(self, wire: Wire, refusal: Refusal) -> Response:
+        if self._vague:
+            refusal = Refusal(_VAGUE, status=400 if refusal.status >= 500 else refusal.status)
+        return wire.error(refusal.status, refusal)
 
     def _scripted(self, wire: Wire, prompt: Prompt) -> Response:
         with self._lock:
@@ -298,6 +314,13 @@ class SimServer:
         )
 
 
+def _host_wires(rules: str) -> tuple[Wire, ...]:
+    # Most simulators simulate no host: the tables are read by those that do.
+    from .hosts import wires_of
+
+    return wires_of(rules, _WIRES)
+
+
 def _endpoints(wire: Wire) -> tuple[str, ...]:
     return tuple(filter(None, (wire.path, wire.count_path, wire.compact_path)))
 
@@ -322,7 +345,15 @@ _LOOK_SECONDS = 0.2
 """How often the waiting thread checks for a Ctrl-C that did not wake it."""
 
 
-def serve(port: int, *, host: str = "127.0.0.1", seed: int = 0, as_json: bool = False) -> None:
+def serve(
+    port: int,
+    *,
+    host: str = "127.0.0.1",
+    seed: int = 0,
+    as_json: bool = False,
+    rules: str | None = None,
+    vague: bool = False,
+) -> None:
     """Serve until Ctrl-C. Print that it is a simulator, and its address.
 
     Args:
@@ -330,8 +361,11 @@ def serve(port: int, *, host: str = "127.0.0.1", seed: int = 0, as_json: bool = 
         host: The address to listen on.
         seed: For the choices of the simulated model.
         as_json: Print the addresses as one line of JSON: {"base_urls": {provider API: URL}}.
+        rules: The host that is simulated, as for `SimServer`.
+        vague: As for `SimServer`.
     """
-    with SimServer(host=host, port=port, seed=seed, max_recorded=0) as sim, _until_interrupted():
+    server = SimServer(host=host, port=port, seed=seed, max_recorded=0, rules=rules, vague=vague)
+    with server as sim, _until_interrupted():
         # The server answers before the first line is written, so Ctrl-C can come at any line from here on.
         sys.stdout.write(_addresses(sim) if as_json else _announcement(sim))
         sys.stdout.flush()

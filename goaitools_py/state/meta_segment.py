@@ -60,6 +60,8 @@ def _writable(meta: Meta) -> Meta:
         changes["ring"] = _written_rows(meta.ring, _RING)
     if meta.media:
         changes["media"] = _written_rows(meta.media, _TURN_ID)
+    if meta.hosts:
+        changes["hosts"] = _written_rows(meta.hosts, _TURN_ID)
     return msgspec.structs.replace(meta, **changes) if changes else meta
 
 
@@ -112,6 +114,7 @@ def _known(raw: bytes) -> Meta | None:
         and (not meta.turn or _ends_well(meta.turn))
         and (not meta.ring or _ends_well(meta.ring))
         and (not meta.media or _ends_well(meta.media))
+        and (not meta.hosts or _ends_well(meta.hosts))
     )
     return meta if ends_well else None
 

@@ -34,6 +34,7 @@ from .row_codec import (
 )
 
 __all__ = [
+    "HOSTS_KEPT",
     "IDS_KEPT",
     "MAX_MEDIA",
     "MAX_MODELS",
@@ -42,6 +43,7 @@ __all__ = [
     "UNKNOWN_MARK",
     "CutFacts",
     "CutRow",
+    "HostRow",
     "InboxItem",
     "JournalCall",
     "MediaRow",
@@ -50,9 +52,11 @@ __all__ = [
     "RingRow",
     "TurnIdRow",
     "cut_facts",
+    "digest4",
     "digest8",
     "dollars_of",
     "fresh_id",
+    "host_row",
     "model_at",
     "model_index",
     "models_with",
@@ -61,6 +65,7 @@ __all__ = [
     "usage_row",
     "with_cost",
     "with_cut",
+    "with_host",
     "with_info",
 ]
 
@@ -74,6 +79,18 @@ nothing else."""
 UNKNOWN_MARK: Final = "?"
 """In `Meta.preamble` and `Meta.tools`, in place of a digest, after a conversion: another provider API writes
 the same preamble and tools in another way, so the next turn cannot compare them."""
+
+
+def host_row(rows: Sequence[HostRow], host: str) -> HostRow | None:
+    """The row of the host with this digest; None without a row."""
+    return next((row for row in rows if row.host == host), None)
+
+
+def with_host(rows: Sequence[HostRow], host: str, rules: str) -> tuple[HostRow, ...]:
+    """The rows with these rules of a host, as the newest row. The oldest rows go."""
+    found = host_row(rows, host)
+    row = HostRow(host, rules) if found is None else found._replace(rules=rules)
+    return (*(one for one in rows if one.host != host), row)[-HOSTS_KEPT:]
 
 
 def turn_ref(conversation: str, number: int) -> str:
@@ -90,6 +107,11 @@ def digest8(data: bytes | str) -> str:
     data = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     written = binascii.b2a_base64(hashlib.sha256(data).digest()[:8], newline=False)
     return written[:11].translate(_URL_SAFE).decode("ascii")
+
+
+def digest4(data: str) -> str:
+    """Give the first 4 bytes of SHA-256 as 8 hexadecimal digits, to find a row among few."""
+    return hashlib.sha256(data.encode("utf-8", "surrogatepass")).digest()[:4].hex()
 
 
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
@@ -131,6 +153,15 @@ class RingRow(NamedTuple):
     said: Label
     status: Label
     text: Annotated[str, msgspec.Meta(max_length=32_768)]
+    more: msgspec.Raw = NO_MORE
+
+
+class HostRow(NamedTuple):
+    """What one host of the provider API was found to take: the digest of the API, its host and its port, and
+    the letters of its rules (`goaitools_py.backends.host_rules`)."""
+
+    host: Label
+    rules: Label
     more: msgspec.Raw = NO_MORE
 
 
@@ -180,6 +211,7 @@ class Meta(Value, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_
     `title`, `about`: the application's texts about the conversation; a model never sees them.
     `models`: pairs (endpoint family, model); empty while all iterations have `family` and `model`.
     `output`: the digest of the format that the last request asked its answer in; "" for text.
+    `hosts`: a row for each host whose refusals have shown its rules, the newest last; at most `HOSTS_KEPT`.
     `gap`: the newest closed turn is not number `processed`. Then the next turn has its number as a fact.
     `media`: a row for each medium that is stored once. While a state is in memory, these are the rows that
     were loaded, and the rows of the archive; the rows of new media are added when the state is written.
@@ -231,8 +263,12 @@ class Meta(Value, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_
     gap: bool = False
     media: Annotated[tuple[MediaRow, ...], msgspec.Meta(max_length=4 * MAX_MEDIA)] = ()
     output: Label = ""
+    hosts: Annotated[tuple[HostRow, ...], msgspec.Meta(max_length=64)] = ()
     rests: Annotated[tuple[_Row, ...], msgspec.Meta(max_length=MAX_RESTS)] = ()
 
+
+HOSTS_KEPT: Final = 8
+"""How many hosts a state remembers."""
 
 IDS_KEPT: Final = 64
 """How many turn ids, and how many event ids, a state remembers."""

@@ -6,10 +6,12 @@ API, a test framework.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from ..backends import protocols
-from ..backends.base import Dialect
+from ..backends.base import Dialect, RequestParts
+from ..backends.host_rules import GUESSES, RULES
 from ..backends.protocols import (
     ChecksHistory,
     HistoryFrame,
@@ -20,6 +22,7 @@ from ..backends.protocols import (
     problems_of,
 )
 from ..backends.wire.reply_pieces import Called, Lost, Said, reply_text
+from ..base.values import replace
 from ..types.messages import Text, ToolResult, user
 from ._contract import DialectCase, Findings, check, one_line_object, shown
 from ._contract_writing import answers_to, history_of
@@ -77,29 +80,52 @@ def _checking(case: DialectCase) -> Findings:
             yield f"entry_problems of a valid entry ({number}): {problem}"
 
 
-@check("ViewsHistory: one view for each entry, valid entries stay the same object, and twice changes nothing")
+@check(
+    "ViewsHistory: an import's forms and a host's view leave valid entries as they are, and repeat nothing"
+)
 def _viewing(case: DialectCase) -> Findings:
     dialect, entries = case.dialect, _whole_history(case)
     if not isinstance(dialect, ViewsHistory):
         return
-    for fully in (False, True):
-        found = list(dialect.history_view(entries, HostRules(fully=fully)))
-        if len(found) != len(entries):
-            yield f"fully={fully}: {len(found)} views for {len(entries)} entries"
-            continue
+    found = list(dialect.history_forms(entries))
+    if len(found) != len(entries):
+        yield f"history_forms: {len(found)} views for {len(entries)} entries"
+    else:
         for number, (view, entry) in enumerate(zip(found, entries, strict=True)):
             if not view.changes and view.entry is not entry:
-                yield f"fully={fully}: entry {number} has no change, and is another object"
+                yield f"history_forms: entry {number} has no change, and is another object"
             if view.entry and (problem := one_line_object(view.entry)):
-                yield f"fully={fully}: view {number} {problem}"
+                yield f"history_forms: view {number} {problem}"
         left = [view.entry for view in found if view.entry]
-        again = list(dialect.history_view(left, HostRules(fully=fully)))
-        if any(view.changes for view in again):
-            yield f"fully={fully}: a second time it changes something again"
-    (odd,) = dialect.history_view([b"nothing"], HostRules(fully=True))
+        if any(view.changes for view in dialect.history_forms(left)):
+            yield "history_forms: a second time it changes something again"
+    (odd,) = dialect.history_forms([b"nothing"])
     if odd.entry != b"nothing":
         yield "an entry that is not JSON does not stay as it is"
+    yield from _views(case, dialect, entries)
     yield from _repeated(case, dialect)
+
+
+def _views(case: DialectCase, dialect: ViewsHistory, entries: Sequence[bytes]) -> Findings:
+    parts = RequestParts(model="model", history=entries)
+    if dialect.request_view(parts, HostRules()) is not parts:
+        yield "request_view without rules is not the same object"
+    if not set(dialect.known_rules("model").letters) <= RULES.keys():
+        yield "known_rules has letters that `host_rules.RULES` does not have"
+    for letters in (*RULES, *GUESSES):
+        rules = HostRules(letters=letters)
+        seen = dialect.request_view(parts, rules)
+        if dialect.request_view(parts, rules) != seen:
+            yield f"request_view with the rules {letters!r} differs between two calls"
+        if len(letters) == 1 and dialect.request_view(seen, rules) != seen:
+            yield f"request_view with the rules {letters!r}: a second time it changes something again"
+        joined = replace(parts, history=[b",\n".join(entries)])
+        one = b",\n".join(dialect.request_view(joined, rules).history)
+        if one != b",\n".join(seen.history):
+            yield f"request_view with the rules {letters!r} depends on the pieces of the history"
+        whole = b",\n".join(seen.history).split(b",\n")
+        for problem in problems_of(case.dialect, [entry for entry in whole if entry]):
+            yield f"request_view with the rules {letters!r}: {problem}"
 
 
 def _repeated(case: DialectCase, dialect: ViewsHistory) -> Findings:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import FrameType, NoneType
-from typing import TYPE_CHECKING, Any, Generic, Literal, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, overload
 
 from ..types.render import argument_object, valid_json
 from ..types.request_parts import ProviderTool, ToolSpec
@@ -34,7 +34,12 @@ else:
 __all__ = ["Tool", "as_tools", "external_tool", "refuse_async", "refuse_without_deps", "tool"]
 
 # OpenAI's rule, the strictest one; Anthropic allows up to 128 characters.
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
+"""Gemini refuses a name that begins with a digit or a dash (ai.google.dev, function calling, 2026-11)."""
+
+_SENT_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""A name that a model may have written."""
+
 _KEPT = "__goaitools_tool__"
 
 
@@ -84,12 +89,15 @@ class Tool(Generic[P, R]):
     )
     external: bool = field(default=False, kw_only=True, repr=False)
 
+    _names: ClassVar[re.Pattern[str]] = _NAME
+
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
             raise TypeError(f"a tool's name must be str, not {type(self.name).__name__}")
-        if not _NAME.fullmatch(self.name):
+        if not self._names.fullmatch(self.name):
             raise ValueError(
-                f"a tool's name must be 1 to 64 letters, digits, '_' or '-', not {self.name!r}; "
+                f"a tool's name must be 1 to 64 letters, digits, '_' or '-', and begin with a letter or '_', "
+                f"not {self.name!r}; "
                 f"give it one with @tool(name=…)"
             )
         if isinstance(self.parameters, Mapping):
@@ -342,7 +350,8 @@ def as_tools(
 
 def external_tool(name: str) -> Tool[..., Any]:
     """Make an external tool from its name alone. Its calls may have any arguments."""
-    return _Unknown(name if _NAME.fullmatch(name) else "unnamed", None, {"type": "object"}, external=True)
+    shown = name if _SENT_NAME.fullmatch(name) else "unnamed"
+    return _Unknown(shown, None, {"type": "object"}, external=True)
 
 
 def _object_schema(name: str, schema: Any) -> Mapping[str, Any]:
@@ -369,6 +378,8 @@ def _object_schema(name: str, schema: Any) -> Mapping[str, Any]:
 
 class _Unknown(Tool[..., Any]):
     """A tool with arguments that cannot be checked here, such as the free text of a custom tool."""
+
+    _names: ClassVar[re.Pattern[str]] = _SENT_NAME
 
     def bind(self, arguments: str, deps: Any = None) -> dict[str, Any]:
         """No arguments: the program that runs the call reads them itself."""

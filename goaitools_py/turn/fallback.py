@@ -115,7 +115,8 @@ class FallbackTurn:
         """The turn's flow at this provider. At a fallback the turn warns that the earlier providers rest."""
         if place.number == 0:
             return self._engine.run()
-        self._engine = engine = TurnEngine(_plan_at(self._plan, place))
+        rests = _UNREACHABLE("the provider rests: it could not be reached", retryable=True)
+        self._engine = engine = TurnEngine(replace(_plan_at(self._plan, place), stands_for=rests))
         own, now = _places(self._plan)[0], _name(place, engine.asked_model)
         before = _name(own, self._plan.options.settings.get("model") or own.model)
         engine.fell_back(before, now, _UNREACHABLE.__name__, None)
@@ -250,7 +251,15 @@ def _plan_after(plan: Plan, place: _Place, failed: TurnError) -> Plan:
     # The state is the failed turn's own and newer than what `min_revision` named. A state that cannot be
     # read here must raise: a fresh conversation would lose what was done.
     options = replace(at.options, on_foreign_state="convert", min_revision=None, on_bad_state="raise")
-    return replace(at, options=options, blob=failed.state, resume=True, answers={}, messages=())
+    return replace(
+        at,
+        options=options,
+        blob=failed.state,
+        resume=True,
+        answers={},
+        messages=(),
+        stands_for=None if place.number == 0 else failed,
+    )
 
 
 _OWN: Final = frozenset({"extra_body", "extra_headers", "context_management", "prompt_cache_key"})

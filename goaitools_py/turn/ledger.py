@@ -73,6 +73,9 @@ class Tried:
         has_unsigned: True once the closed turns lost their signed blocks because the provider refused them.
         has_repaired: True once the history was searched for entries that a provider might refuse.
         has_asked_again: True once the turn has repeated a request because the reply was empty.
+        views: The number of requests that were repeated in another form because a host refused the first.
+        rules: The letters of the host's rules that the turn tries; "" without a try.
+        has_told_left_out: True once the turn has warned that parts of the history are not sent.
     """
 
     cut_for_context = False
@@ -81,6 +84,9 @@ class Tried:
     has_unsigned = False
     has_repaired = False
     has_asked_again = False
+    views = 0
+    rules = ""
+    has_told_left_out = False
 
 
 class Ledger(TurnState):

@@ -11,20 +11,23 @@ from functools import partial
 from math import inf
 from typing import Final
 
-from ..backends.base import BackendError, Fault, ModelRequest, ProtocolFault, Reply
+import msgspec
+
+from ..backends.base import BackendError, Fault, ModelRequest, ProtocolFault, Reply, RequestParts
+from ..backends.host_rules import GUESSES, joined_rules, known_letters, rule_names
 from ..base.rawjson import MAX_DEPTH
 from ..base.values import replace
-from ..history.rewrite.narrow import narrowed
 from ..history.rewrite.repair import repaired
 from ..open_turn import acts, steps
 from ..open_turn.meter import server_window
+from ..state.records import host_row, with_host
 from ..types.errors import StateInvalidError, TurnError
 from ..types.events import ModelRequested, Retried, TextDelta
 from .flow import CallModel, Emit, Flow
 from .ledger import Ledger, ReturnPoint
 from .model_failures import REFUSES_FORMS, blames_content, oversized, turn_error
 from .receive import Call, ReplyTooLarge, receive
-from .request import Voice, request_parts
+from .request import Voice, host_mark, request_parts
 from .retry import Failure, failure_of, with_retries
 from .timing import CallTimes
 
@@ -64,7 +67,9 @@ def ask(
     return with_retries(
         ledger,
         partial(_attempt, ledger, voice, booked, forbid_tools),
-        remedy=_Remedies(ledger, shrink).apply,
+        remedy=_Remedies(
+            ledger, shrink, partial(request_parts, ledger, voice, forbid_tools=forbid_tools)
+        ).apply,
         error=partial(turn_error, ledger),
     )
 
@@ -114,12 +119,25 @@ def _prepared(ledger: Ledger, voice: Voice, forbid_tools: bool) -> Flow[Call]:
     ledger.partial_text, ledger.streamed = "", None
     times = ledger.call_times(is_streamed=ledger.plan.stream)
     parts = request_parts(ledger, voice, forbid_tools=forbid_tools)
+    if parts.left_out and not ledger.tried.has_told_left_out:
+        _tell_left_out(ledger, parts)
     request = _timed(ledger.dialect.request(parts), times, ledger.now.monotonic)
     edits = "context_management" in parts.settings
     call = Call(ledger, request, times, voice.model, edits_context=edits)
     if ledger.listening:
         yield Emit(ModelRequested(ledger.iteration, len(request.body), request.body, **ledger.event_ids))
     return call
+
+
+def _tell_left_out(ledger: Ledger, parts: RequestParts) -> None:
+    """Warn that the request goes without parts of the history that a model could read."""
+    ledger.tried.has_told_left_out = True
+    told = ", ".join(f"{kind}: {number}" for kind, number in parts.left_out.items())
+    ledger.warn(
+        "view_changed",
+        f"the request goes without older parts of the history: the server takes only so many ({told}). The "
+        "stored history has not changed",
+    )
 
 
 def _timed(request: ModelRequest, times: CallTimes, now: float) -> ModelRequest:
@@ -171,7 +189,7 @@ def _failed(ledger: Ledger, call: Call, exc: Exception) -> Flow[Failure]:
     shown = call.was_shown
     if isinstance(exc, BackendError):
         yield from ledger.tick()  # the clock tells which time limit has passed, if one has
-        return failure_of(
+        failure = failure_of(
             exc,
             ledger.dialect,
             call.times,
@@ -180,6 +198,9 @@ def _failed(ledger: Ledger, call: Call, exc: Exception) -> Flow[Failure]:
             begun=call.has_begun,
             shown=shown,
         )
+        if failure.fault.kind == "protocol":
+            ledger.partial_text = exc.refused_text  # for the error only: it is no part of the history
+        return failure
     if isinstance(exc, ProtocolFault):
         if exc.usage is not None:
             ledger.book_broken(exc.usage, asked=call.model)
@@ -239,6 +260,8 @@ def _take(ledger: Ledger, call: Call, reply: Reply) -> Reply:
     This may run twice, from the beginning: see `Ledger.entered`.
     """
     ledger.streamed = None  # clear it before the reply enters the state: a snapshot would have its text twice
+    if ledger.tried.rules:
+        _learn(ledger)
     ledger.report.reply_seconds = ledger.now.monotonic - call.began.monotonic
     kept = reply
     if reply.calls and not reply.run_calls:
@@ -308,19 +331,25 @@ def _tell_window(ledger: Ledger, window: int) -> None:
 class _Remedies:
     """Changes that may make a provider accept the request that it has just refused.
 
-    Each change comes to an end: a cut must make the history smaller, narrowing runs once in a call, and the
-    others run once in a turn.
+    Each change comes to an end: a cut must make the history smaller, a turn sends at most three requests in
+    another form, and the other changes run once in a turn.
+
+    Args:
+        ledger: The books of the turn.
+        shrink: See `ask`.
+        parts: Writes the next request as it is now.
     """
 
-    __slots__ = ("_ledger", "_shrink", "_uncut", "_wide")
+    __slots__ = ("_ledger", "_parts", "_shrink", "_uncut")
 
-    def __init__(self, ledger: Ledger, shrink: Callable[[], Flow[bool]]) -> None:
+    def __init__(
+        self, ledger: Ledger, shrink: Callable[[], Flow[bool]], parts: Callable[[], RequestParts]
+    ) -> None:
         self._ledger = ledger
         self._shrink = shrink
+        self._parts = parts
         self._uncut: ReturnPoint | None = None
         """The turn's position before the history was cut."""
-        self._wide: ReturnPoint | None = None
-        """The turn's position before the history was narrowed."""
 
     def apply(self, failure: Failure) -> Flow[bool]:
         """Change the next request. True if it has changed, and may be sent at once."""
@@ -340,34 +369,65 @@ class _Remedies:
                 return True
         if fault.kind == "signature" and _unsign(ledger):
             return True
-        if fault.kind in _BLAMES_HISTORY and status in REFUSES_FORMS and _repair(ledger):
+        refuses_form = fault.kind in _BLAMES_HISTORY and status in REFUSES_FORMS
+        # The rules that the server's words name come first: they leave the stored history as it is.
+        if refuses_form and self._view(known_letters(fault.rules)):
+            return True
+        if refuses_form and _repair(ledger):
             return True
         if not blames_content(failure):
             return False
         if _leave_waiting(ledger):
             return True
-        if self._wide is None:
-            return fault.kind in _BLAMES_HISTORY and status in REFUSES_FORMS and self._narrow()
-        if fault.kind == "rejected":
-            # The request is refused again after narrowing: the removed entries were not the cause.
-            ledger.go_back(self._wide)
+        if refuses_form and self._view(*GUESSES):
+            return True
+        # The request was refused in each form: the forms were not the cause.
+        ledger.tried.rules = ""
         return False
 
-    def _narrow(self) -> bool:
-        """Change the history to the form that the strictest server accepts. False if that changes nothing.
+    def _view(self, *guesses: str) -> bool:
+        """Let the next request have the form of a host with more rules. False if no guess changes it.
 
-        The provider has refused a history that the common rules of its API allow. This remedy comes last,
-        because another server may need the entries that it leaves out.
+        The server has refused a request that the common rules of its API allow. The stored history stays as
+        it is, because another server may need what this one refuses.
         """
         ledger = self._ledger
-        given, wide = ledger.state, ledger.return_point()
-        state, log = narrowed(given, ledger.dialect, retention=ledger.retention(ledger.retained_bytes))
-        if not log:
+        tried, seen = ledger.tried, ledger.tried.rules
+        if tried.views >= _MOST_VIEWS:
             return False
-        self._wide = wide
-        ledger.set_base(state)
-        ledger.tell_repaired(given, state, log)
-        return True
+        given = self._parts()
+        for letters in guesses:
+            if not letters:
+                continue
+            tried.rules = joined_rules(seen, letters)
+            if self._parts() != given:
+                tried.views += 1
+                return True
+        tried.rules = seen
+        return False
+
+
+_MOST_VIEWS: Final = 3
+"""The most requests of a turn that are repeated in another form."""
+
+
+def _learn(ledger: Ledger) -> None:
+    """Note the rules of this host that the turn has tried: a request in their form was answered."""
+    tried, meta = ledger.tried, ledger.state.meta
+    host = host_mark(ledger.dialect)
+    row = host_row(meta.hosts, host)
+    known = row.rules if row is not None else ""
+    rules = joined_rules(known, tried.rules)
+    if rules == known:
+        return  # an earlier request of this turn was answered in this form
+    ledger.state = replace(
+        ledger.state, meta=msgspec.structs.replace(meta, hosts=with_host(meta.hosts, host, rules))
+    )
+    ledger.warn(
+        "view_changed",
+        "the server refused the form of the request; it and later ones are sent to this server in another "
+        f"form ({rule_names(tried.rules)}). The stored history has not changed",
+    )
 
 
 def _blames_input(ledger: Ledger, failure: Failure) -> bool:

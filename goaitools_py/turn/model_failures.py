@@ -26,9 +26,9 @@ from .retry import Failure
 
 __all__ = ["REFUSES_FORMS", "blames_content", "oversized", "turn_error"]
 
-REFUSES_FORMS: Final = frozenset({400, 413, 422, None})
+REFUSES_FORMS: Final = frozenset({400, 413, 422, 500, None})
 """Statuses by which servers refuse the form of a request, so that another form may help. None: the answer has
-status 200, and the error is inside it."""
+status 200, and the error is inside it. 500: a chat template has refused it, and the fault says "rejected"."""
 
 _NO_CREDIT: Final = frozenset({"402", "base_resp_1008", "billing_error", "insufficient_balance"})
 """Codes inside an answer with status 200 for an account without credit."""
@@ -119,7 +119,7 @@ def blames_content(failure: Failure) -> bool:
     a conflict has another kind of fault. 3xx are redirects to another origin.
     """
     kind, status = failure.fault.kind, failure.status
-    refuses = status is None or (400 <= status < 500 and status != _NO_SUCH_PLACE)
+    refuses = status is None or (400 <= status <= 500 and status != _NO_SUCH_PLACE)
     return kind in ("context", "signature") or (kind == "rejected" and refuses)
 
 
@@ -136,6 +136,19 @@ def _error_of(ledger: Ledger, failure: Failure) -> TurnError:
     )
     detail = ", ".join(part for part in known if part)
     drops_input = blames_content(failure)
+    before = ledger.plan.stands_for
+    if drops_input and before is not None:
+        # The provider before may take what this one refuses, so the input and the results stay.
+        return ledger.error(
+            type(before),
+            f"a fallback refused the request{f' ({detail})' if detail else ''}, after the provider before it "
+            f"had failed ({type(before).__name__}); try resume(err.state) later",
+            retryable=before.retryable,
+            retry_after=before.retry_after,
+            status_code=failure.status,
+            request_id=failure.request_id,
+            code=fault.code or "",
+        )
     # Results that the provider refuses would be sent with each later request: flagged errors take their
     # place.
     if drops_input:
@@ -172,6 +185,11 @@ def _words(ledger: Ledger, failure: Failure) -> tuple[str, str]:
         return (
             "there are no credentials for the provider, so it was not asked",
             f"set the environment variable {variable} or pass api_key=, then resume(err.state)",
+        )
+    if failure.fault.kind == "protocol" and failure.status is not None:
+        return (
+            "the server refused what its own model wrote, such as a malformed tool call",
+            "resume(err.state) asks again; err.partial_text has the model's text, if the server shows it",
         )
     if failure.fault.kind == "rate_limit" and not failure.fault.retryable:
         return (

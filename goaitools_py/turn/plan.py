@@ -18,7 +18,7 @@ from ..backends.base import Dialect
 from ..base.values import Value, field
 from ..state.codec import Codec
 from ..types.answers import Answers
-from ..types.errors import StateError
+from ..types.errors import StateError, TurnError
 from ..types.messages import Message
 from ..types.options import Resolved
 from .flow import Flow
@@ -150,6 +150,8 @@ class Plan(Value, frozen=True, kw_only=True):
         one_step: True if the turn stops after one model call, or one round of tools.
         translate: Converts a state from the first dialect's provider API to the second's, and lists the
             losses.
+        stands_for: The failure of the provider before, if this one is a fallback. A refusal by a fallback
+            counts as that failure, and never blames the user's message: the provider before may take it.
         fallbacks: The backends that take over if the turn's own provider is down, in order.
         outages: The providers of the chat that could not be reached lately.
         checkpoints: True if the runner of the flow keeps each checkpoint, besides `on_checkpoint`.
@@ -184,5 +186,6 @@ class Plan(Value, frozen=True, kw_only=True):
     checkpoints: bool = False
     dialect_of: Callable[[str], Dialect | None] = lambda wire: None
     translate: Translate = _untranslated
+    stands_for: TurnError | None = None
     fallbacks: tuple[Any, ...] = ()
     outages: Outages = Outages(0.0)

@@ -1,7 +1,8 @@
 """The parts of a turn's request: the history, the model, the preamble, the tools and the settings.
 
-Owns: `Voice`, how it follows from a turn's plan, the parts of the next request, and the encoded tool lists of
-this process. Must never know: when a request is sent, or the code of a tool.
+Owns: `Voice`, how it follows from a turn's plan, the parts of the next request in the form that its host
+takes, and the encoded tool lists of this process. Must never know: when a request is sent, or the code of a
+tool.
 
 A chat sends the same tools with each request. Encoding 200 tools with schemas of 4 KB took longer than the
 rest of a turn (measured: 3 of 4.3 ms). The digest by which a state remembers them took long, too. So each
@@ -15,11 +16,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ..backends.base import Dialect, RequestParts
-from ..backends.protocols import EditsContext
+from ..backends.host_rules import joined_rules
+from ..backends.protocols import EditsContext, HostRules, ViewsHistory
 from ..base.values import Value, field, replace
 from ..open_turn import journal
 from ..state.letters import SYSTEM
-from ..state.records import Meta, digest8
+from ..state.records import Meta, digest4, digest8, host_row
 from ..tools import Tool, external_tool
 from ..types.request_parts import ContextEdit, ProviderTool, ToolSpec, check_edits
 from .fit_settings import fit_settings
@@ -33,7 +35,10 @@ __all__ = [
     "ToolText",
     "Tools",
     "Voice",
+    "as_host_takes",
     "carried",
+    "host_mark",
+    "host_rules",
     "request_parts",
     "tool_text",
     "voice_of",
@@ -193,6 +198,9 @@ def voice_of(plan: Plan, meta: Meta) -> tuple[Voice, Tools]:
         handed = {name: value for name, value in settings.items() if name in plan.handed}
         fit = fit_settings(plan.dialect, own, {**kept, **handed}, model=model, tools=tools)
         settings, notes = dict(fit.settings), fit.notes
+    if "tool_choice" in settings and _is_forced(_letters(plan.dialect, meta, model), settings):
+        settings["tool_choice"] = "auto"
+        notes += ("tool_choice: the server refuses a forced choice, so the model chooses",)
     edits: tuple[ContextEdit, ...] = ()
     if compactor is not None and "context_management" not in given:
         edits = _compactors_edits(compactor, plan, settings)
@@ -228,6 +236,7 @@ def _tools(plan: Plan, tools: Sequence[Any], choice: Any) -> tuple[ToolText, Too
     if plan.output is not None and plan.output.tool is not None:
         _check_answer_tool(plan.output.tool.name, specs)
     _check_choice(choice, specs)
+    _check_number(plan.dialect, specs)
     return tool_text(plan.dialect, specs), runnable
 
 
@@ -246,7 +255,7 @@ def request_parts(ledger: Ledger, voice: Voice, *, forbid_tools: bool = False) -
     for item in ledger.to_send() if ledger.left_waiting is not None else state.inbox:
         entries.append(item.entry)
         has_system = has_system or item.letter == SYSTEM
-    return RequestParts(
+    parts = RequestParts(
         model=voice.model,
         history=entries,
         preamble=voice.preamble,
@@ -261,6 +270,45 @@ def request_parts(ledger: Ledger, voice: Voice, *, forbid_tools: bool = False) -
         drop_signed=meta.unbound,
         output=voice.output,
     )
+    return as_host_takes(ledger, parts)
+
+
+def as_host_takes(ledger: Ledger, parts: RequestParts) -> RequestParts:
+    """The parts of a request in the form that the host is known to take; the same object if that is this."""
+    letters = host_rules(ledger, parts.model)
+    dialect = ledger.dialect
+    if not letters or not isinstance(dialect, ViewsHistory):
+        return parts
+    if _is_forced(letters, parts.settings):
+        parts = replace(parts, settings={**parts.settings, "tool_choice": "auto"})
+    return dialect.request_view(parts, HostRules(letters=letters))
+
+
+def _is_forced(letters: str, settings: Mapping[str, Any]) -> bool:
+    """True if the settings force the choice of a tool, and the host refuses that."""
+    return "o" in letters and settings.get("tool_choice") not in (None, "auto", "none")
+
+
+def host_rules(ledger: Ledger, model: str) -> str:
+    """The letters of the rules that hold for the host in the next request."""
+    letters, tried = _letters(ledger.dialect, ledger.state.meta, model), ledger.tried.rules
+    return joined_rules(letters, tried) if tried else letters
+
+
+def _letters(dialect: Dialect, meta: Meta, model: str) -> str:
+    """The letters that the host is known to have, and those that its refusals have shown."""
+    known = getattr(dialect, "known_rules", None)  # each request asks: faster than isinstance
+    if known is None:
+        return ""
+    letters: str = known(model).letters
+    if meta.hosts and (row := host_row(meta.hosts, host_mark(dialect))) is not None:
+        letters = joined_rules(letters, row.rules)
+    return letters
+
+
+def host_mark(dialect: Dialect) -> str:
+    """The digest of the provider API, the host and the port, by which a state remembers them."""
+    return digest4(f"{dialect.wire}\n{getattr(dialect, 'host', '') or dialect.family}")
 
 
 def carried(meta: Meta, now: int) -> dict[str, str]:
@@ -296,6 +344,21 @@ def _check_answer_tool(name: str, specs: Sequence[ToolSpec | ProviderTool]) -> N
     if sum(isinstance(spec, ToolSpec) and spec.name == name for spec in specs) > 1:
         raise ValueError(
             f"one of the tools has the name {name!r} of the answer's tool; Output(name=…) changes it"
+        )
+
+
+_MOST_TOOLS: Final = 128
+_COUNTING: Final = frozenset({"openai", "azure", "api.groq.com"})
+"""Hosts that refuse more tools. OpenAI, Azure: "Invalid 'tools': array too long", `array_above_max_length`
+(zed#32946, 2025). Groq: ha-groq#25, 2026-04. Others take more, or have not said so."""
+
+
+def _check_number(dialect: Dialect, specs: Sequence[ToolSpec | ProviderTool]) -> None:
+    """Refuse more tools than the host takes, before a request is sent."""
+    if len(specs) > _MOST_TOOLS and dialect.family in _COUNTING:
+        raise ValueError(
+            f"{dialect.family} takes at most {_MOST_TOOLS} tools in a request, and {len(specs)} were given; "
+            "offer fewer (tools=…, or only=[…] of MCPTools)"
         )
 
 

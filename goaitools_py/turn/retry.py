@@ -189,8 +189,8 @@ def _pause(ledger: Ledger, failure: Failure, retries: int, max_wait: float) -> f
         return None  # listeners would see a second reply after the beginning of the first
     if not fault.retryable or retries >= ledger.plan.max_retries:
         return None
-    if fault.kind == "protocol":
-        return None  # the server has answered, and may charge for it: the caller decides
+    if fault.kind == "protocol" and failure.status is None:
+        return None  # the server has answered with 200, and may charge for it: the caller decides
     pause = fault.retry_after
     if pause is None:
         # Conversations that fail together must not retry together. So the pause depends on the id. A random

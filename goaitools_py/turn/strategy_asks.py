@@ -23,7 +23,7 @@ from ..compaction.turn_views import COMPACTED, TurnView, note_of
 from ..types.messages import Message, Usage, user
 from .flow import Flow, OpenBackend
 from .ledger import Ledger
-from .request import Voice, carried
+from .request import Voice, as_host_takes, carried
 from .retry import Failure, fetch, with_retries
 
 __all__ = ["Spent", "consult"]
@@ -135,7 +135,8 @@ def _compaction(
     dialect = ledger.dialect
     if not isinstance(dialect, CompactsHistory):
         return None
-    request = dialect.compaction_request(_parts(ledger, voice, question.turns), question.instructions)
+    parts = as_host_takes(ledger, _parts(ledger, voice, question.turns))
+    request = dialect.compaction_request(parts, question.instructions)
     ledger.has_acted = True
 
     def read(body: bytes) -> Reply:
@@ -169,7 +170,8 @@ def _behind(ledger: Ledger, voice: Voice, question: AskModel, *, forbid_tools: b
         limit = question.max_output_tokens + parts.settings.get("thinking_budget_tokens", 0)
         parts = replace(parts, settings={**parts.settings, "max_output_tokens": limit})
     asked = ledger.dialect.entries([user(question.instruction)])
-    return ledger.dialect.request(replace(parts, history=[*parts.history, *asked], forbid_tools=forbid_tools))
+    whole = replace(parts, history=[*parts.history, *asked], forbid_tools=forbid_tools)
+    return ledger.dialect.request(as_host_takes(ledger, whole))
 
 
 def _parts(ledger: Ledger, voice: Voice, turns: Sequence[TurnView]) -> RequestParts:

@@ -60,7 +60,8 @@ class Bare(OpenAIChatDialect, frozen=True):
 
     wire: ClassVar[str] = WIRE
     history_problems: ClassVar[Any] = None
-    history_view: ClassVar[Any] = None
+    request_view: ClassVar[Any] = None
+    known_rules: ClassVar[Any] = None
     reply_pieces: ClassVar[Any] = None
 
 

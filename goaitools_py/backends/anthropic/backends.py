@@ -50,15 +50,15 @@ class _AnthropicBackend:
             api_key=api_key,
             client_options=client_options,
         )
-        family = self._connect(options, betas)
-        self.dialect: Dialect = AnthropicDialect(family=family, model=model or "")
+        family, host = self._connect(options, betas)
+        self.dialect: Dialect = AnthropicDialect(family=family, model=model or "", host=host)
         self.model = model
         self.context_window = context_window
         self.max_retries = max_retries
         self._gating = gating(max_concurrent_calls, "anthropic", model, base_url, api_key, client)
 
-    def _connect(self, options: ClientOptions, betas: Sequence[str]) -> str:
-        """Make the connection to the SDK; return the endpoint family that it found."""
+    def _connect(self, options: ClientOptions, betas: Sequence[str]) -> tuple[str, str]:
+        """Make the connection to the SDK; return the endpoint family that it found, and the host."""
         raise NotImplementedError
 
 
@@ -94,12 +94,12 @@ class AnthropicBackend(_AnthropicBackend):
         TypeError: `client` or `http_client` cannot be used; the text names the usable classes.
     """
 
-    def _connect(self, options: ClientOptions, betas: Sequence[str]) -> str:
+    def _connect(self, options: ClientOptions, betas: Sequence[str]) -> tuple[str, str]:
         from .sdk import anthropic_edge
 
         self._edge = anthropic_edge(options, betas=betas)
         self.server = self._edge.server
-        return self._edge.family
+        return self._edge.family, self._edge.host
 
     def send(self, request: ModelRequest) -> Exchange:
         """Post a request; return when 2xx headers have come. Raises `BackendError`. Never retries."""
@@ -120,12 +120,12 @@ class AsyncAnthropicBackend(_AnthropicBackend):
     `http_client` is used unchanged, so it works in the loops that it was made for.
     """
 
-    def _connect(self, options: ClientOptions, betas: Sequence[str]) -> str:
+    def _connect(self, options: ClientOptions, betas: Sequence[str]) -> tuple[str, str]:
         from .sdk import async_anthropic_edge
 
         self._edge = async_anthropic_edge(options, betas=betas)
         self.server = self._edge.server
-        return self._edge.family
+        return self._edge.family, self._edge.host
 
     async def asend(self, request: ModelRequest) -> AsyncExchange:
         """Post a request; return when 2xx headers have come. Raises `BackendError`. Never retries."""

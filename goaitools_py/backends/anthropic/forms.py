@@ -200,6 +200,8 @@ def message_view(entry: bytes, view: Mapping[str, Any], log: list[Change], frame
         log: Gets the kinds of the changes.
         frame: The rules. It learns of the message's calls and pictures.
     """
+    if _is_plain(view, frame):
+        return entry
     edit = Edit(entry, log)
     role = word(view, "role")
     if role in _TAKEN and frame.has("fm"):
@@ -210,7 +212,7 @@ def message_view(entry: bytes, view: Mapping[str, Any], log: list[Change], frame
         is_bare = "c" in frame.letters and role == "assistant" and _says_all(content)
         change = partial(_block, role=role, log=log, frame=frame, is_bare=is_bare)
         made = [block for one in given if (block := change(one))]
-        if "k" in frame.letters and role == "assistant" and _lacks_thought(content):
+        if "k" in frame.letters and role == "assistant" and not is_bare and _lacks_thought(content):
             log.append("thinking")
             made.insert(0, _NO_THOUGHT)
         if len(made) != len(given) or any(new is not old for new, old in zip(made, given, strict=True)):
@@ -226,6 +228,56 @@ def message_view(entry: bytes, view: Mapping[str, Any], log: list[Change], frame
             return b""
         edit.put("content", b"[" + _EMPTY + b"]", None)
     return frame.done(edit)
+
+
+_TEXT: Final = frozenset({"type", "text"})
+_USE: Final = frozenset({"type", "id", "name", "input"})
+_ANSWER: Final = frozenset({"type", "tool_use_id", "content", "is_error"})
+
+
+def _is_plain(view: Mapping[str, Any], frame: Frame) -> bool:
+    """True for a message that keeps to all rules: text, calls and results as this package writes them, and
+    signed thinking. Most messages are so, and to see it takes a tenth of the time that an `Edit` takes."""
+    content, role, letters = view.get("content"), view.get("role"), frame.letters
+    if view.keys() != _MESSAGE or role not in ("user", "assistant"):
+        return False
+    if isinstance(content, str):
+        return content != "" and not content.isspace()
+    if not isinstance(content, list) or not content or frame.skipped or ("k" in letters and role != "user"):
+        return False
+    calls: list[object] = []
+    results: list[object] = []
+    for block in content:
+        if not isinstance(block, dict):
+            return False
+        kind = block.get("type")
+        if kind == "text":
+            if not _is_plain_text(block):
+                return False
+        elif kind == "tool_use" and role == "assistant" and block.keys() <= _USE:
+            name = block.get("name")
+            if not isinstance(name, str) or clean_name(name, limit=_MAX_NAME) != name:
+                return False
+            calls.append(block.get("id"))
+        elif kind == "tool_result" and role == "user" and block.keys() <= _ANSWER:
+            inner = block.get("content", "")
+            if isinstance(inner, list) and not all(map(_is_plain_text, inner)):
+                return False
+            results.append(block.get("tool_use_id"))
+        elif kind != "thinking" or role == "user" or "c" in letters or not _is_plain_thought(block):
+            return False
+    return frame.ids.stay(calls, results) if calls or results else True
+
+
+def _is_plain_thought(block: Mapping[str, Any]) -> bool:
+    return block.keys() <= _BLOCKS["thinking"] | {"type"} and _is_sealed(block)
+
+
+def _is_plain_text(block: object) -> bool:
+    if not isinstance(block, dict) or block.keys() != _TEXT:
+        return False
+    text = block["text"]
+    return block["type"] == "text" and isinstance(text, str) and text != "" and not text.isspace()
 
 
 def _ended(blocks: list[bytes]) -> list[bytes]:

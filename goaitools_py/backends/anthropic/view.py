@@ -71,6 +71,8 @@ _ANY: Final = {"type": "object", "properties": {}}
 def request_view(parts: RequestParts, rules: HostRules) -> RequestParts:
     """The request as a host with these rules takes it; see `ViewsHistory`."""
     letters = "".join(sorted(_LETTERS.intersection(rules.letters)))
+    if "r" in letters:  # it excludes "k"
+        letters = letters.replace("k", "")
     counts = parts.has_media and ("v" in rules.letters or "w" in rules.letters)
     if not letters and not counts:
         return parts

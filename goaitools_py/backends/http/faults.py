@@ -116,7 +116,7 @@ def classify(status: int, error: object, headers: Mapping[str, str]) -> Fault:
         rules, is_of_template = _named_rules(error)
         if status == 500 and (rules or is_of_template):
             kind = "rejected"
-    retryable = kind in ("unavailable", "rate_limit") and "insufficient_quota" not in _names(error)
+    retryable = kind in _MAY_PASS and "insufficient_quota" not in _names(error)
     # OpenAI and Anthropic may overrule the status by this header; their SDKs obey it before anything else.
     if (overruled := headers.get("x-should-retry")) in ("true", "false"):
         retryable = overruled == "true"
@@ -144,7 +144,30 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     return max(wait.total_seconds(), 0.0)
 
 
+_MAY_PASS: Final = frozenset({"unavailable", "rate_limit", "protocol"})
+
+_BLAMES_REPLY: Final = frozenset(
+    {
+        "json_validate_failed",  # Groq: browser-use#2133, 2025-06
+        "output_parse_failed",  # Groq: gpt-oss wrote something that is no message
+        "tool_use_failed",  # Groq: blogminhquy/javis-os#63, 2026-08
+    }
+)
+"""Codes by which a server refuses what its own model has written. The request is not to blame, and another
+try often succeeds."""
+
+_REPLY_WORDS: Final = re.compile(
+    r"failed to generate (?:a )?tool[ _]calls?\b",  # Cerebras: vybestack/llxprt-code#221, 2025-09
+    re.IGNORECASE,
+)
+_REPLY_STATUSES: Final = frozenset({400, 422})
+
+
 def _kind(status: int, error: object) -> FaultKind:
+    if status in _REPLY_STATUSES and (
+        not _BLAMES_REPLY.isdisjoint(_names(error)) or _REPLY_WORDS.match(_words(error))
+    ):
+        return "protocol"
     if not CODES.keys().isdisjoint(_names(error)):
         return "context"
     if status in _CONTEXT_STATUSES and is_overflow(_words(error)):

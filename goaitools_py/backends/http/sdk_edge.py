@@ -18,6 +18,7 @@ import httpx2
 
 from ...base.aside import call_with_timeout
 from ..base import BackendError, ModelRequest
+from ..dialects import host_of
 from .clients import ClientOfProcess, ClientsOfLoops
 from .deadlines import DeadlineClient, until
 from .exchange import HttpAsyncExchange, HttpExchange, bounded_timeout, let_body_take, wire_errors
@@ -97,6 +98,7 @@ class SdkEdge(Generic[_Client]):
         )
         self._address = _address(first, options)
         self.family = sdk.family(first)
+        self.host = host_of(str(first.base_url))
         self.server = _server(first)
 
     def send(self, request: ModelRequest) -> HttpExchange:
@@ -156,6 +158,7 @@ class AsyncSdkEdge(Generic[_Client]):
         self._lines = self._own or ClientOfProcess(line, None)
         self._address = _address(first, options)
         self.family = sdk.family(first)
+        self.host = host_of(str(first.base_url))
         self.server = _server(first)
 
     async def asend(self, request: ModelRequest) -> HttpAsyncExchange:

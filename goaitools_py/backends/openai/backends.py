@@ -57,27 +57,27 @@ class _OpenAIBackend:
             api_key=api_key,
             client_options=client_options,
         )
-        self.dialect: Dialect = self._dialect(self._connect(options))
+        self.dialect: Dialect = self._dialect(*self._connect(options))
         self.model = model
         self.context_window = context_window
         self.max_retries = max_retries
         self._gating = gating(max_concurrent_calls, "openai", model, base_url, api_key, client)
 
-    def _connect(self, options: ClientOptions) -> str:
-        """Make the connection to the SDK; return the endpoint family that it found."""
+    def _connect(self, options: ClientOptions) -> tuple[str, str]:
+        """Make the connection to the SDK; return the endpoint family that it found, and the host."""
         raise NotImplementedError
 
-    def _dialect(self, family: str) -> Dialect:
+    def _dialect(self, family: str, host: str) -> Dialect:
         raise NotImplementedError
 
 
 class _Sync(_OpenAIBackend):
-    def _connect(self, options: ClientOptions) -> str:
+    def _connect(self, options: ClientOptions) -> tuple[str, str]:
         from .sdk import openai_edge
 
         self._edge = openai_edge(options, path=self._path)
         self.server = self._edge.server
-        return self._edge.family
+        return self._edge.family, self._edge.host
 
     def send(self, request: ModelRequest) -> Exchange:
         """Post a request; return when 2xx headers have come. Raises `BackendError`. Never retries."""
@@ -91,12 +91,12 @@ class _Sync(_OpenAIBackend):
 
 
 class _Async(_OpenAIBackend):
-    def _connect(self, options: ClientOptions) -> str:
+    def _connect(self, options: ClientOptions) -> tuple[str, str]:
         from .sdk import async_openai_edge
 
         self._edge = async_openai_edge(options, path=self._path)
         self.server = self._edge.server
-        return self._edge.family
+        return self._edge.family, self._edge.host
 
     async def asend(self, request: ModelRequest) -> AsyncExchange:
         """Post a request; return when 2xx headers have come. Raises `BackendError`. Never retries."""
@@ -116,19 +116,19 @@ class _Async(_OpenAIBackend):
 class _Chat(_OpenAIBackend):
     _path = "/chat/completions"
 
-    def _dialect(self, family: str) -> Dialect:
+    def _dialect(self, family: str, host: str) -> Dialect:
         from ..openai_chat.dialect import OpenAIChatDialect
 
-        return OpenAIChatDialect(family)
+        return OpenAIChatDialect(family, host=host)
 
 
 class _Responses(_OpenAIBackend):
     _path = "/responses"
 
-    def _dialect(self, family: str) -> Dialect:
+    def _dialect(self, family: str, host: str) -> Dialect:
         from ..openai_responses.dialect import OpenAIResponsesDialect
 
-        return OpenAIResponsesDialect(family)
+        return OpenAIResponsesDialect(family, host=host)
 
 
 @own_names

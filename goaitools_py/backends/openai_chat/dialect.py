@@ -68,6 +68,11 @@ _AUDIO_FORMATS: Final = {
 }
 
 
+_WITHOUT_FORMAT: Final = frozenset({"api.deepseek.com"})
+"""Hosts without a format for a schema: "This response_format type is unavailable now" (inspect_ai#4916,
+2026-08; presenton#676, 2026-06)."""
+
+
 class OpenAIChatDialect(Value, frozen=True):
     """``POST /chat/completions``, as OpenAI, Azure and many compatible servers speak it.
 
@@ -130,6 +135,8 @@ class OpenAIChatDialect(Value, frozen=True):
         Raises:
             ValueError: OpenAI would refuse the schema. Compatible servers are not asked.
         """
+        if self.family in _WITHOUT_FORMAT:
+            return b""
         written = openai_strict(schema) if strict else dict(schema)
         if strict and self.family in OPENAI_FAMILIES:
             refuse_at_openai(written, name)

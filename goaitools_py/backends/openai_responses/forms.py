@@ -229,12 +229,52 @@ def item_view(entry: bytes, view: Mapping[str, Any], log: list[Change], frame: F
     if (is_known or frame.follows_gone) and kind in _GO_ALONG:
         log.append("item_id")
         return b""
-    edit = Edit(entry, log)
-    if is_known or frame.follows_gone or (frame.has("fj") and _is_odd_id(id, kind)):
-        _free(edit, kind)
-    if isinstance(id, str) and "id" in edit.members and frame.has("fj"):
+    if isinstance(id, str) and frame.has("fj"):
         frame.seen.add(id)
+    goes_without = is_known or frame.follows_gone or (frame.has("fj") and _is_odd_id(id, kind))
+    if not goes_without and _is_plain(view, kind, frame):
+        return entry
+    edit = Edit(entry, log)
+    if goes_without:
+        _free(edit, kind)
     return b"" if _item(edit, view, kind, frame) else frame.done(edit)
+
+
+_PLAIN: Final[Mapping[str, frozenset[str]]] = {
+    "user": frozenset({"role", "content"}),
+    "assistant": frozenset({"type", "id", "role", "status", "content"}),
+    "function_call": frozenset({"type", "id", "call_id", "name", "arguments", "status"}),
+    "function_call_output": frozenset({"type", "call_id", "output"}),
+}
+_PLAIN_PART: Final = frozenset({"type", "text", "annotations"})
+
+
+def _is_plain(view: Mapping[str, Any], kind: str, frame: Frame) -> bool:
+    """True for an item that keeps to all rules: text, calls and outputs as OpenAI and this package write
+    them. Most items are so, and to see it takes a tenth of the time that an `Edit` takes."""
+    keys = _PLAIN.get(kind)
+    if keys is None or not view.keys() <= keys or None in view.values():
+        return False
+    if kind == "function_call":
+        name = view.get("name")
+        is_clean = isinstance(name, str) and clean_name(name, limit=_MAX_NAME) == name
+        return is_clean and frame.ids.stay([view.get("call_id")], ())
+    if kind == "function_call_output":
+        return _is_words(view.get("output")) and frame.ids.stay((), [view.get("call_id")])
+    content = view.get("content")
+    if kind == "user" or isinstance(content, str):
+        return _is_words(content) and (kind == "user" or "type" in view)
+    parts = content if isinstance(content, list) and "x" not in frame.letters and "type" in view else []
+    return bool(parts) and all(map(_is_plain_part, parts))
+
+
+def _is_plain_part(part: object) -> bool:
+    is_text = isinstance(part, dict) and part.get("type") == "output_text" and part.keys() <= _PLAIN_PART
+    return is_text and _is_words(part["text"] if isinstance(part, dict) and "text" in part else None)
+
+
+def _is_words(text: object) -> bool:
+    return isinstance(text, str) and text != "" and not text.isspace()
 
 
 def kind_of(item: Mapping[str, Any]) -> str:

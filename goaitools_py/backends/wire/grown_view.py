@@ -49,11 +49,24 @@ class Viewed(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    made: bytes
+    """A view, as far as its history goes.
+
+    Attributes:
+        clean: So many bytes of the history are sent as they are, with the joint behind them.
+        made: What is sent behind them, in pieces.
+        size: The number of its bytes.
+        walk: The walk here. It never goes on itself.
+    """
+
+    clean: int
+    made: tuple[bytes, ...]
+    size: int
     walk: Walk
 
 
 _views: Final[KeptViews[_Kept]] = KeptViews()
+_MOST_PIECES: Final = 64
+"""More pieces of a view are joined."""
 
 
 def viewed(rules: Hashable, start: Callable[[], Walk], whole: bytes, pieces: Sequence[bytes]) -> Viewed:
@@ -68,42 +81,66 @@ def viewed(rules: Hashable, start: Callable[[], Walk], whole: bytes, pieces: Seq
     if not whole:
         return Viewed(pieces, start())
     end, known = _views.find(rules, whole) or (0, None)
-    if known is None or end < len(whole):
-        known = _gone_on(known, whole[end + len(BETWEEN) if known is not None else 0 :], start)
-        _views.keep(rules, whole, known, len(known.made))
-    sent = BETWEEN.join([one for one in (known.made, *known.walk.rest()) if one])
-    return Viewed(pieces if sent == whole else _pieces(sent, pieces), known.walk)
+    if known is None:
+        known = _gone_on(_Kept(0, (), 0, start()), whole, 0)
+    elif end < len(whole):
+        known = _gone_on(known, whole, end + len(BETWEEN))
+    if end < len(whole):
+        _views.keep(rules, whole, known, known.size)
+    clean, rest = known.clean, [*known.made, *known.walk.rest()]
+    same = 0 if known.made else _same(whole, clean, rest)
+    clean += sum(len(one) + len(BETWEEN) for one in rest[:same])
+    if clean > len(whole) and same == len(rest):
+        return Viewed(pieces, known.walk)
+    sent = BETWEEN.join(rest[same:])
+    return Viewed(_pieces([piece for piece in pieces if piece], whole, clean, sent), known.walk)
 
 
-def _gone_on(known: _Kept | None, rest: bytes, start: Callable[[], Walk]) -> _Kept:
-    """View the rest of a history, behind what is known."""
-    walk = start() if known is None else known.walk.copy()
-    made = [known.made] if known is not None and known.made else []
-    for entry in rest.split(BETWEEN):
-        made += walk.take(entry)
-    return _Kept(BETWEEN.join(made), walk)
+def _same(whole: bytes, at: int, entries: Sequence[bytes]) -> int:
+    """How many of these entries stand in the history, from the place `at` on."""
+    for count, entry in enumerate(entries):
+        end = at + len(entry)
+        if not whole.startswith(entry, at) or not (end == len(whole) or whole.startswith(BETWEEN, end)):
+            return count
+        at = end + len(BETWEEN)
+    return len(entries)
 
 
-def _pieces(sent: bytes, pieces: Sequence[bytes]) -> list[bytes]:
+def _gone_on(known: _Kept, whole: bytes, at: int) -> _Kept:
+    """View the rest of a history, from the place `at` on."""
+    walk, clean, made = known.walk.copy(), known.clean, [*known.made]
+    size = known.size
+    for entry in whole[at:].split(BETWEEN):
+        for sent in walk.take(entry):
+            if not made and _same(whole, clean, (sent,)):
+                clean += len(sent) + len(BETWEEN)
+            else:
+                made.append(sent)
+                size += len(sent)
+    if len(made) > _MOST_PIECES:
+        made = [BETWEEN.join(made)]
+    return _Kept(clean, tuple(made), size, walk)
+
+
+def _pieces(pieces: Sequence[bytes], whole: bytes, clean: int, sent: bytes) -> list[bytes]:
     """The sent history in pieces, those at its beginning and end that did not change as the very objects."""
-    left = [piece for piece in pieces if piece]
-    start, end = 0, len(sent)
+    at = 0
     head: list[bytes] = []
-    tail: list[bytes] = []
-    for piece in left:
-        at = start + len(piece)
-        if not sent.startswith(piece, start) or sent[at : at + len(BETWEEN)] != BETWEEN:
+    for piece in pieces:
+        if at + len(piece) + len(BETWEEN) > clean:
             break
-        start = at + len(BETWEEN)
         head.append(piece)
-    for piece in reversed(left[len(head) :]):
-        at = end - len(piece)
-        if (
-            at - len(BETWEEN) < start
-            or not sent.startswith(piece, at)
-            or sent[at - len(BETWEEN) : at] != BETWEEN
-        ):
+        at += len(piece) + len(BETWEEN)
+    if at < clean:
+        sent = whole[at:clean] + sent if sent else whole[at : clean - len(BETWEEN)]
+    end = len(sent)
+    tail: list[bytes] = []
+    for piece in reversed(pieces[len(head) :]):
+        begin = end - len(piece)
+        if begin < len(BETWEEN) or not sent.startswith(piece, begin):
             break
-        end = at - len(BETWEEN)
+        if not sent.startswith(BETWEEN, begin - len(BETWEEN)):
+            break
+        end = begin - len(BETWEEN)
         tail.append(piece)
-    return [*head, sent[start:end], *reversed(tail)]
+    return [*head, *([sent[:end]] if end else []), *reversed(tail)]

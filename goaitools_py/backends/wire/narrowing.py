@@ -145,6 +145,22 @@ class Ids:
         self._now[id] = new
         self._put(edit, key, id, new)
 
+    def stay(self, calls: Sequence[object], results: Sequence[object]) -> bool:
+        """True if all calls and results of an entry keep their ids. Then these calls are known from now on;
+        else they are not."""
+        for id in calls:
+            if not isinstance(id, str) or self._valid(id) != id or id in self._used:
+                return False
+        if len(calls) > 1 and len(calls) != len(set(calls)):
+            return False
+        for id in results:
+            if not isinstance(id, str) or (self._now.get(id) or self._valid(id)) != id:
+                return False
+        known = [id for id in calls if isinstance(id, str)]
+        self._used.update(known)
+        self._now.update(zip(known, known, strict=True))
+        return True
+
     def result(self, edit: Edit, key: str) -> None:
         """A member has the id of the call that is answered here: the newest one with this id."""
         id = rawjson.string(edit.members.get(key, b""))

@@ -127,9 +127,16 @@ def tool_list(
     """
     functions = sorted((tool for tool in tools if isinstance(tool, ToolSpec)), key=lambda tool: tool.name)
     hosted = (_sorted_json(tool.raw) for tool in tools if isinstance(tool, ProviderTool))
-    encoded = [rawjson.dumps(function(tool)) for tool in functions]
+    encoded = [rawjson.dumps(function(_in_common_form(tool))) for tool in functions]
     encoded += sorted(hosted, key=lambda raw: hashlib.sha256(raw).digest())
     return b"[" + b",".join(encoded) + b"]" if encoded else b""
+
+
+def _in_common_form(tool: ToolSpec) -> ToolSpec:
+    from .tool_schema import common_parameters  # a list of tools is written once, and many chats have none
+
+    parameters = common_parameters(tool.parameters)
+    return tool if parameters is tool.parameters else replace(tool, parameters=parameters)
 
 
 def _sorted_json(raw: Mapping[str, Any]) -> bytes:

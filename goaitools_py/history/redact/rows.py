@@ -60,7 +60,19 @@ NO_TEXT: Final = frozenset(
             "tokens",
         ),
         *("total", "usage", "preamble", "tools", "context", "events", "turn", "systems", "signed", "unbound"),
-        *("aside", "gauge", "cost", "warned", "rules", "ask_failed", "rests", "gap", "media", "output"),
+        *(
+            "aside",
+            "gauge",
+            "cost",
+            "warned",
+            "rules",
+            "ask_failed",
+            "rests",
+            "gap",
+            "media",
+            "output",
+            "hosts",
+        ),
     }
 )
 """The meta data that hold no text. All others are searched."""

@@ -223,12 +223,13 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An error of a provider: its text, the parameter that it names, its code, its type."""
+    """An error of a provider: its text, the parameter that it names, its code, its type, its HTTP status."""
 
     message: str
     param: str | None = None
     code: str | None = None
     type: str = "invalid_request_error"
+    status: int = 400
 
 
 OPENAI_NOT_JSON = Refusal(

@@ -1,0 +1,394 @@
+"""The rules of hosts: each refuses a bad request in the host's form and words, and takes the good one.
+
+The strongest test is the recorded traffic: a host has answered those requests, so no rule of it may refuse
+one of them.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+import zstandard
+
+from goaitools_py.sim import Fault, Reply, SimServer
+from goaitools_py.sim.hosts import HOSTS, HostRule
+
+from ._host_examples import EXAMPLES, PATHS
+
+RULES = [
+    pytest.param(wire, host.name, rule, id=f"{wire}-{host.name}-{rule.name.replace(' ', '_')}")
+    for wire, hosts in HOSTS.items()
+    for host in hosts.values()
+    for rule in host.rules
+]
+ALL = [pytest.param(wire, name, id=f"{wire}-{name}") for wire, hosts in HOSTS.items() for name in hosts]
+HEADERS = {"content-type": "application/json", "anthropic-version": "2023-06-01"}
+VAGUE = "Bad request"
+
+
+def ask(sim: SimServer, wire: str, body: Mapping[str, Any]) -> tuple[int, Any]:
+    """Status and JSON of the answer."""
+    response = sim.respond("POST", PATHS[wire], HEADERS, json.dumps(body).encode())
+    if response.streamed:
+        return response.status, response.body.decode()
+    return response.status, json.loads(response.body)
+
+
+def pattern(rule: HostRule) -> re.Pattern[str]:
+    """Matches the words of a rule, whatever place they name."""
+    return re.compile(".*?".join(map(re.escape, rule.text.split("{}"))))
+
+
+# ------------------------------------------------------------------------------------------ each rule
+
+
+@pytest.mark.parametrize(("wire", "host", "rule"), RULES)
+def test_a_rule_refuses_the_bad_form_and_takes_the_good_one(wire: str, host: str, rule: HostRule) -> None:
+    """The refusal has the status and the words of the rule. The good form breaks no rule of that name."""
+    example = EXAMPLES[wire][rule.name]
+    sim = SimServer(rules=host)
+
+    status, answer = ask(sim, wire, example.bad)
+    found = [problem for problem in sim.problems if pattern(rule).fullmatch(problem)]
+    sim.clear()
+    good, _ = ask(sim, wire, example.good)
+
+    assert found, sim.problems
+    assert status >= 400
+    assert not [problem for problem in sim.problems if pattern(rule).fullmatch(problem)]
+    if rule.refusal(example.bad) == next(
+        r.refusal(example.bad) for r in HOSTS[wire][host].rules if r.refusal(example.bad)
+    ):
+        assert status == rule.status
+        assert pattern(rule).search(json.dumps(answer, ensure_ascii=False).replace('\\"', '"')), answer
+    if not sim.problems:
+        assert good == 200
+
+
+@pytest.mark.parametrize(("wire", "host", "rule"), RULES)
+def test_a_rule_has_a_source(wire: str, host: str, rule: HostRule) -> None:
+    """An issue of a repository, a page, a file at a commit, or recorded traffic."""
+    known = (
+        r"\w#\d+|https?://|\.(?:com|ai|io)\b|\.(?:py|go|cpp|jinja)\b|docs|error codes|table|recorded traffic"
+    )
+
+    assert re.search(known, rule.source), rule.source
+
+
+def test_every_example_is_of_a_rule() -> None:
+    """No example is left of a rule that is gone."""
+    for wire, hosts in HOSTS.items():
+        names = {rule.name for host in hosts.values() for rule in host.rules}
+        assert set(EXAMPLES[wire]) == names
+
+
+@pytest.mark.parametrize(("wire", "host"), ALL)
+def test_a_plain_conversation_is_taken_everywhere(wire: str, host: str) -> None:
+    """A host that answers nothing would pass every other test."""
+    sim = SimServer(rules=host)
+    body: dict[str, Any] = {"model": "some-model", "max_tokens": 64}
+    body["messages"] = [{"role": "user", "content": "hi"}]
+    if wire == "openai-responses":
+        body = {"model": "some-model", "input": [{"role": "user", "content": "hi"}], "store": False}
+
+    status, answer = ask(sim, wire, body)
+
+    assert (status, sim.problems) == (200, []), answer
+
+
+# ------------------------------------------------------------------------------- forms, words, replies
+
+
+@pytest.mark.parametrize(
+    ("host", "bad", "status", "expected"),
+    [
+        ("mistral", "only known members", 422, {"detail": [{"type": "extra_forbidden"}]}),
+        ("mistral", "ids of nine", 400, {"object": "error", "code": "3280", "type": "invalid_function_call"}),
+        ("groq", "one choice", 400, {"error": {"type": "invalid_request_error"}}),
+        ("cerebras", "no reasoning_content of an assistant", 400, {"code": "wrong_api_format"}),
+        ("xai", "no empty content", 400, {"code": "Client specified an invalid argument"}),
+        ("gemini", "calls are signed", 400, [{"error": {"code": 400, "status": "INVALID_ARGUMENT"}}]),
+        ("vllm-qwen", "system first", 400, {"error": {"type": "BadRequestError", "code": 400}}),
+        ("llamacpp-qwen", "system first", 500, {"error": {"type": "server_error", "code": 500}}),
+        ("minimax", "system first", 400, {"type": "error", "error": {"http_code": "400"}}),
+        ("perplexity", "roles alternate", 400, {"error": {"type": "invalid_message", "code": 400}}),
+        ("cloudflare", "content is text", 400, {"errors": {"code": 5006}, "success": False}),
+        ("litellm", "tools beside calls", 400, {"error": {"type": "None", "code": "400"}}),
+        ("qwen", "no developer", 400, {"error": {"code": "invalid_parameter_error"}}),
+        ("moonshot", "no mute assistant", 400, {"error": {"type": "invalid_request_error"}}),
+    ],
+)
+def test_a_refusal_has_the_hosts_form(host: str, bad: str, status: int, expected: Any) -> None:
+    """As its source shows it; the words are somewhere in it."""
+    sim = SimServer(rules=host)
+
+    found, answer = ask(sim, "openai", EXAMPLES["openai"][bad].bad)
+
+    assert found == status
+    assert covers(answer, expected), answer
+    assert sim.problems[0] in json.dumps(answer, ensure_ascii=False).replace('\\"', '"')
+
+
+def covers(value: Any, expected: Any) -> bool:
+    """Whether all that is expected is in a value."""
+    if isinstance(expected, dict):
+        return isinstance(value, dict) and all(covers(value.get(k), v) for k, v in expected.items())
+    if isinstance(expected, list):
+        return isinstance(value, list) and all(map(covers, value, expected))
+    return bool(value == expected)
+
+
+@pytest.mark.parametrize(("wire", "host", "rule"), RULES)
+def test_a_vague_refusal_says_nothing(wire: str, host: str, rule: HostRule) -> None:
+    """Neither the words nor the code nor the parameter; a template's 500 is a 400 then."""
+    sim = SimServer(rules=host, vague=True)
+
+    status, answer = ask(sim, wire, EXAMPLES[wire][rule.name].bad)
+    text = json.dumps(answer)
+
+    assert 400 <= status < 500
+    assert VAGUE in text
+    assert not pattern(rule).search(text.replace(VAGUE, "")) or rule.text == "{}"
+    assert rule.code is None or rule.code in ("invalid_request_error",) or rule.code not in text
+
+
+def test_an_empty_account_at_minimax_is_a_200() -> None:
+    """Its errors about the account are in `base_resp`, with status 200."""
+    sim = SimServer(rules="minimax")
+    sim.push(Fault.rate_limit(), Fault.quota(), Fault.unauthorized())
+    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+
+    answers = [ask(sim, "openai", body) for _ in range(3)]
+
+    assert [(status, answer["base_resp"]["status_code"]) for status, answer in answers] == [
+        (200, 1002),
+        (200, 1008),
+        (200, 1004),
+    ]
+
+
+def test_a_failed_call_at_groq_can_be_scripted() -> None:
+    """The error has the code by which it is known."""
+    sim = SimServer(rules="groq")
+    sim.push(Fault.bad_request("Failed to call a function.", code="tool_use_failed"))
+
+    status, answer = ask(sim, "openai", {"model": "m", "messages": [{"role": "user", "content": "hi"}]})
+
+    assert (status, answer["error"]["code"]) == (400, "tool_use_failed")
+
+
+@pytest.mark.parametrize(
+    ("host", "member", "ids"),
+    [
+        ("deepseek", "reasoning_content", r"call_\d\d_[0-9a-f]{22}"),
+        ("moonshot", "reasoning_content", r"functions\.f:\d"),
+        ("mistral", None, r"[A-Za-z0-9]{9}"),
+        ("groq", "reasoning", r"[0-9a-z]{9}"),
+        ("vllm", "reasoning", r"chatcmpl-tool-[0-9a-f]{16}"),
+        ("openrouter", "reasoning_details", r"tool_f_[0-9a-f]{20}"),
+        ("ollama", "reasoning", r"call_[0-9a-f]{8}"),
+    ],
+)
+@pytest.mark.parametrize("streamed", [False, True], ids=["unary", "streamed"])
+def test_a_reply_has_the_hosts_ids_and_reasoning(
+    host: str, member: str | None, ids: str, streamed: bool
+) -> None:
+    """A history that grew there is one of that host."""
+    with SimServer(rules=host) as sim, openai.OpenAI(base_url=sim.base_url, api_key="any") as client:
+        sim.push(Reply.calls(("f", "{}"), ("f", "{}")))
+        given: Any = {
+            "model": "some-model",
+            "messages": [{"role": "user", "content": "hi"}],
+            "tools": [{"type": "function", "function": {"name": "f"}}],
+        }
+        if streamed:
+            deltas = [
+                chunk.choices[0].delta.model_dump(exclude_unset=True)
+                for chunk in client.chat.completions.create(**given, stream=True)
+                if chunk.choices
+            ]
+            found = [
+                call["id"] for delta in deltas for call in delta.get("tool_calls") or () if call.get("id")
+            ]
+            members = {key for delta in deltas for key in delta}
+        else:
+            message = (
+                client.chat.completions.create(**given).choices[0].message.model_dump(exclude_unset=True)
+            )
+            found = [call["id"] for call in message["tool_calls"]]
+            members = set(message)
+
+    assert len(set(found)) == 2
+    assert all(re.fullmatch(ids, one) for one in found), found
+    assert member is None or member in members
+    assert not {"refusal", "annotations"} & members
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_gemini_signs_the_first_call(stream: bool) -> None:
+    """And takes the signed call back, but not without the signature."""
+    sim = SimServer(rules="gemini")
+    sim.push(Reply.calls(("f", "{}"), ("f", "{}")))
+    ask_body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "tools": [], "stream": stream}
+    del ask_body["tools"]
+
+    _, answer = ask(sim, "openai", ask_body)
+
+    assert json.dumps(answer).count("thought_signature") == 1
+
+
+def test_the_usage_of_a_stream_at_moonshot_is_in_its_choice() -> None:
+    """And there is no chunk without choices."""
+    sim = SimServer(rules="moonshot")
+    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True}
+
+    _, text = ask(sim, "openai", {**body, "stream_options": {"include_usage": True}})
+    chunks = [json.loads(line.removeprefix("data: ")) for line in text.split("\n\n")[:-2]]
+
+    assert chunks[-1]["choices"][0]["usage"]["prompt_tokens"] > 0
+    assert all(chunk["choices"] for chunk in chunks)
+
+
+@pytest.mark.parametrize("host", ["openai", "azure", "xai"])
+@pytest.mark.parametrize("other", ["openai", "azure"])
+def test_reasoning_is_read_by_its_own_host_only(host: str, other: str) -> None:
+    """Encrypted content of one resource is refused by another."""
+    here, there = SimServer(rules=host), SimServer(rules=other)
+    body: dict[str, Any] = {"model": "gpt-5", "input": [{"role": "user", "content": "hi"}], "store": False}
+    body |= {"reasoning": {"effort": "low"}, "include": ["reasoning.encrypted_content"]}
+    _, answer = ask(here, "openai-responses", body)
+
+    again = {**body, "input": [*body["input"], *answer["output"], {"role": "user", "content": "And?"}]}
+    status, refused = ask(there, "openai-responses", again)
+
+    assert status == (200 if host == other else 400), refused
+
+
+def test_the_thinking_of_deepseek_is_not_anthropics() -> None:
+    """Its signatures mean nothing to Anthropic. DeepSeek reads the text."""
+    body: dict[str, Any] = {"model": "claude-sonnet-4-5", "max_tokens": 64}
+    first = {"role": "user", "content": "hi"}
+    _, answer = ask(SimServer(rules="deepseek"), "anthropic", {**body, "messages": [first]})
+    turn = {"role": "assistant", "content": answer["content"]}
+    again = {**body, "messages": [first, turn, first]}
+
+    assert answer["content"][0]["type"] == "thinking"
+    assert ask(SimServer(rules="deepseek"), "anthropic", again)[0] == 200
+    assert ask(SimServer(rules="anthropic"), "anthropic", again)[0] == 400
+
+
+# ----------------------------------------------------------------------------------- which hosts there are
+
+
+def test_an_unknown_host_is_named_with_the_known_ones() -> None:
+    """A slip is found at once."""
+    with pytest.raises(ValueError, match=r"no rules of 'grok', only of anthropic, azure, .*, xai$"):
+        SimServer(rules="grok")
+
+
+def test_a_provider_api_that_a_host_does_not_have_is_not_found() -> None:
+    """Rather that than the company's own rules under the host's name."""
+    status, _ = ask(SimServer(rules="groq"), "anthropic", {"model": "m", "max_tokens": 1, "messages": []})
+
+    assert status == 404
+
+
+def test_there_are_as_many_hosts_as_were_asked_for() -> None:
+    """Each is of a provider API by its name."""
+    wanted = {
+        "openai": "openai azure deepseek moonshot mistral groq gemini cerebras xai together fireworks "
+        "openrouter vllm-gemma vllm-qwen ollama llamacpp llamacpp-gpt-oss qwen perplexity minimax cloudflare "
+        "litellm lmstudio",
+        "openai-responses": "openai azure vllm xai ollama llamacpp",
+        "anthropic": "anthropic bedrock vertex litellm deepseek",
+    }
+
+    for wire, names in wanted.items():
+        assert set(names.split()) <= set(HOSTS[wire])
+
+
+# --------------------------------------------------------------------------------------- recorded traffic
+
+RECORDED = {
+    "api.openai.com": "openai",
+    "fake-azure-endpoint.openai.azure.com": "azure",
+    "openrouter.ai": "openrouter",
+    "api.groq.com": "groq",
+    "api.cerebras.ai": "cerebras",
+    "api.deepseek.com": "deepseek",
+    "api.mistral.ai": "mistral",
+    "ollama.com": "ollama",
+    "api.inference.crusoecloud.com": "vllm",
+    "api.anthropic.com": "anthropic",
+}
+FILES = {"openai": "openai-chat", "openai-responses": "openai-responses", "anthropic": "anthropic-messages"}
+
+
+def recorded(data_dir: Path, wire: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Host and body of every recorded request that was answered."""
+    with (data_dir / "recorded" / f"{FILES[wire]}.jsonl.zst").open("rb") as file:
+        for line in io.TextIOWrapper(zstandard.ZstdDecompressor().stream_reader(file), encoding="utf-8"):
+            for exchange in json.loads(line)["exchanges"]:
+                request = exchange["request"]
+                host, is_taken = RECORDED.get(request["host"]), exchange["response"]["status"] == 200
+                if host is not None and is_taken and request["body"]:
+                    yield host, request["body"]
+
+
+@pytest.mark.parametrize("wire", FILES)
+def test_a_host_takes_the_recorded_requests_that_it_answered(data_dir: Path, wire: str) -> None:
+    """No rule of it refuses one of them. An Azure deployment is named by the path, without a model."""
+    taken: Counter[str] = Counter()
+
+    for host, body in recorded(data_dir, wire):
+        refused = [
+            f"{rule.name}: {found.message}"
+            for rule in HOSTS[wire][host].rules
+            if (found := rule.refusal(body)) is not None
+        ]
+        assert refused == [], (host, body)
+        taken[host] += 1
+
+    assert len(taken) >= {"openai": 9, "openai-responses": 2, "anthropic": 1}[wire]
+
+
+def test_a_host_answers_the_recorded_chats_that_it_answered(data_dir: Path) -> None:
+    """Whole requests, through the server: the company's rules that hold at the host refuse none either."""
+    sims = {host: SimServer(rules=host) for host in RECORDED.values() if host in HOSTS["openai"]}
+
+    for host, body in recorded(data_dir, "openai"):
+        status, answer = ask(sims[host], "openai", {"model": "deployment", **body})
+        assert status == 200, (host, answer)
+
+
+def test_nothing_refuses_by_raising() -> None:
+    """Rules read bodies of strangers: whatever stands in a member, a rule answers."""
+    odd: list[Any] = [
+        None,
+        3,
+        "x",
+        [],
+        [None],
+        {},
+        [{}],
+        [{"role": 3}],
+        [{"role": "user", "content": [3, {}]}],
+    ]
+    odd += [[{"role": "assistant", "tool_calls": value}] for value in (3, "x", [3], [{}], [{"function": 3}])]
+    odd += [[{"function": {"parameters": value}}] for value in (3, [], {"properties": 3}, {"anyOf": [3]})]
+
+    for hosts in HOSTS.values():
+        for host in hosts.values():
+            for rule in host.rules:
+                for value in odd:
+                    for key in ("messages", "input", "tools", "response_format", "thinking", "reasoning"):
+                        found = rule.refusal({"model": "m", "messages": [], key: value})
+                        assert found is None or isinstance(found.message, str)
