@@ -35,6 +35,7 @@ __all__ = [
     "base",
     "check_all_recorded",
     "check_damaged",
+    "check_forms",
     "check_growing",
     "check_kept",
     "check_known_good",
@@ -53,7 +54,7 @@ __all__ = [
 
 ALL = "".join(sorted(RULES))
 STAGES = (*GUESSES, "ejmpr", "agjklmnprstux")
-"""The letters that the engine guesses, one set after another, and two sets with letters that exclude others."""
+"""The letters that the engine guesses, and two sets with letters that exclude others."""
 
 _REUSED = re.compile("`tool_use` ids must be unique|Duplicate '.*' item found with call_id")
 
@@ -179,6 +180,24 @@ def check_damaged(wire: str, letters: str, *, times: int, dialect: Any = None) -
         entries = damaged(dumped(history), dice, times=dice.randint(1, 5))
         sound = [one.entry for one in mended(entries, dialect).entries]
         assert problems(dialect, sent(dialect, sound, letters)) == [], (seed, names)
+
+
+def check_forms(wire: str, *, times: int) -> None:
+    """Random histories in the package's own words stay the very objects at an import; mixtures of habits and
+    damaged histories stay valid or odd, do not raise, and change once only."""
+    dialect = dialect_of(wire)
+    for seed in range(times):
+        dice = random.Random(seed)
+        own = random_history(Words(wire), dice)
+        assert all(new.entry is old for new, old in zip(forms_of(dialect, own), own, strict=True))
+        history, names = lenient(wire, dice, times=dice.randint(1, 4))
+        entries = dumped(history)
+        left = [view.entry for view in forms_of(dialect, entries) if view.entry]
+        assert problems(dialect, left) == [], (seed, names)
+        for odd in (entries, damaged(entries, dice, times=4), [b"nothing", *entries]):
+            made = [view.entry for view in forms_of(dialect, odd) if view.entry]
+            assert not any(view.changes for view in forms_of(dialect, made)), (seed, names)
+            assert [one for one in made if one not in odd and not _is_object(one)] == []
 
 
 def check_odd_entries(wire: str, letters: str, *, times: int, dialect: Any = None) -> None:

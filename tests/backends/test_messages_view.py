@@ -15,7 +15,7 @@ import pytest
 
 from goaitools_py.backends.anthropic.dialect import AnthropicDialect
 from goaitools_py.backends.anthropic.pictures import picture_size, skipped_pictures
-from goaitools_py.backends.protocols import HostRules
+from goaitools_py.backends.protocols import HostRules, NarrowedHistory, narrowed_history
 from goaitools_py.base import rawjson
 
 from ..history._damage import Words, random_history
@@ -490,6 +490,11 @@ def test_each_habit_is_valid_refused_and_viewed(habit: str) -> None:
     assert all(not view.changes for view in laws.forms_of(DIALECT, left))
 
 
+def test_an_import_changes_forms_only() -> None:
+    """What every server takes stays as it is, and a second time nothing changes."""
+    laws.check_forms(WIRE, times=60)
+
+
 FORMS = [
     (
         '{"id":"msg_1","role":"assistant","content":[{"type":"text","text":"x"}],"usage":{"a":1e5}}',
@@ -563,6 +568,14 @@ def test_an_id_of_two_turns_is_renamed_where_a_host_refuses_it() -> None:
         9,
         10,
     ]
+
+
+def test_a_dialect_of_somebody_elses_has_no_forms() -> None:
+    """Its entries and ids stay."""
+    entries = (b'{"tool_calls":[]}', b"nothing")
+    theirs: Any = object()
+
+    assert narrowed_history(theirs, entries) == NarrowedHistory(entries, (), ({}, {}))
 
 
 def test_known_hosts_need_no_refusal() -> None:

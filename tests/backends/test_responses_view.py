@@ -344,6 +344,11 @@ def test_each_habit_is_valid_refused_and_viewed(habit: str) -> None:
     assert all(not view.changes for view in laws.forms_of(OWN, left))
 
 
+def test_an_import_changes_forms_only() -> None:
+    """What every server takes stays as it is, and a second time nothing changes."""
+    laws.check_forms(WIRE, times=60)
+
+
 FORMS = [
     ('{"type":"item_reference","id":"msg_1"}', "", "reference"),
     (

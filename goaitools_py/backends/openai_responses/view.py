@@ -179,7 +179,7 @@ class _Items(Walk):
 
     def rest(self) -> Sequence[bytes]:
         """The items that were held back, and "l"."""
-        left = self._done(is_over=False)
+        left = self._done()
         is_open = any(kind.endswith(("_call", "_request")) for kind, _ in self._held)
         stays = "l" not in self._letters or self._kind != "assistant" or is_open
         return left if stays else [*left, _GO_ON]
@@ -201,14 +201,14 @@ class _Items(Walk):
         """Hold an item back, or send it. Gives what was held before and is finished now."""
         is_output = kind.endswith("_output")
         if kind not in GIVEN and not is_output:
-            done = self._done(is_over=True) if self._held and self._held[0][0] in GIVEN else []
+            done = self._done() if self._held and self._held[0][0] in GIVEN else []
             self._held = [(kind, entry)] if done else [*self._held, (kind, entry)]
             self._waits = False
             return done
         if kind == "user" and "a" in self._letters and self._held and self._held[0][0] == "user":
             self._held.append((kind, entry))
             return []
-        done = self._done(is_over=True)
+        done = self._done()
         self._held, self._has_gap = [], False
         if kind == "user" and self._waits and "u" in self._letters:
             done.append(_DOT)
@@ -218,8 +218,8 @@ class _Items(Walk):
             return done
         return [*done, entry]
 
-    def _done(self, *, is_over: bool) -> list[bytes]:
-        """What is held, as it is sent. `is_over`: True if an item of somebody else follows."""
+    def _done(self) -> list[bytes]:
+        """What is held, as it is sent if no item of the same reply follows."""
         held = self._held
         if not held:
             return []
@@ -228,7 +228,7 @@ class _Items(Walk):
         kinds = {kind for kind, _ in held}
         if "c" in self._letters and "assistant" in kinds and not kinds.isdisjoint(_CALLS):
             held = [(kind, entry) for kind, entry in held if kind != "reasoning"]
-        while is_over and self._has_gap and held and held[-1][0] == "reasoning":
+        while self._has_gap and held and held[-1][0] == "reasoning":
             held = held[:-1]
         return _neighbours_joined(held) if "a" in self._letters else [entry for _, entry in held]
 
