@@ -188,7 +188,7 @@ class Story:
         outcome = self.turn(home, called("Red"), Fault.server_error(503), chat=home.on(away))
         assert len(away.sim.requests) <= len(away.refused) + 1 <= MOST_REPAIRS + 2, away.refused
         if isinstance(outcome, TurnError):
-            assert outcome.retryable, f"{outcome!r} after {away.refused}"
+            assert outcome.retryable, f"{outcome!r} after {home.refused} and then {away.refused}"
             assert not outcome.pending_input, "the refusal of the fallback is blamed on the message"
 
     def check(self) -> None:
