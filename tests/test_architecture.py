@@ -34,6 +34,18 @@ def section(heading: str) -> str:
     return rest.partition("\n## ")[0]
 
 
+def test_the_page_of_servers_says_what_is_done() -> None:
+    """`python docs/write_hosts.py` writes exactly what is committed."""
+    spec = importlib.util.spec_from_file_location("write_hosts", ROOT / "docs" / "write_hosts.py")
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    page = script.PAGE.read_text(encoding="utf-8")
+
+    assert script.written(page) == page, "the rules have changed: run `python docs/write_hosts.py`"
+
+
 def test_the_picture_is_the_tables() -> None:
     """`python docs/draw_house.py` writes exactly what is committed."""
     script = draw_house()

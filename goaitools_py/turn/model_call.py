@@ -396,9 +396,8 @@ class _Remedies:
 
         Each guess is tried once, on the rules that the server's words have named, not on an earlier guess.
         """
-        ledger, tried = self._ledger, self._ledger.tried
         if self._guesses is None:
-            self._guesses, self._named = list(GUESSES), tried.rules
+            self._guesses, self._named = list(GUESSES), self._ledger.tried.rules
         while self._guesses:
             guess = self._guesses.pop(0)
             if self._view(guess, on=self._named):

@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from goaitools_py import (
+    ModelSettings,
     ProviderProtocolError,
     ProviderRejectedError,
     ProviderUnavailableError,
+    Tool,
     ToolContext,
     event,
 )
@@ -534,3 +536,44 @@ def test_a_malformed_call_of_the_model_does_not_cost_the_message(
     assert len(backend.requests) == 4
     assert users(result.state) == ["The score of Red?"]
     assert "function=" not in json.dumps(state_messages(result.state))
+
+
+# --------------------------------------------------------------------------------- a forced choice of a tool
+
+
+THINKS = {
+    "error": {"message": "Thinking mode does not support this tool_choice", "type": "invalid_request_error"}
+}
+"""As DeepSeek writes it."""
+
+
+def test_a_forced_choice_that_a_model_refuses_is_left_to_the_model(face: Any, wire: str, scores: Any) -> None:
+    """It is asked otherwise, with a warning; the next turn asks so at once, and says so."""
+    refused = BackendError("no", status=400, body=json.dumps(THINKS).encode())
+    backend = ScriptedBackend(refused, "7.", "8.", wire=wire)
+    chat = face.chat(backend, tools=[scores.get_score], settings=ModelSettings(tool_choice="required"))
+
+    result = chat.chat_with_state(None, user="The score of Red?")
+    after = chat.chat_with_state(result.state, user="And of Blue?")
+
+    assert (result.text, codes(result)) == ("7.", ["view_changed"])
+    assert (after.text, codes(after)) == ("8.", ["settings_changed"])
+    sent = [json.loads(request.body).get("tool_choice") for request in backend.requests]
+    assert sent[0] not in (None, "auto", {"type": "auto"})
+    assert all(choice in (None, "auto", {"type": "auto"}) for choice in sent[1:])
+
+
+def test_more_tools_than_the_host_takes_are_said_before_the_request(face: Any, wire: str) -> None:
+    """At OpenAI, 128. The state is as before, and nothing was asked."""
+    backend = ScriptedBackend("7.", wire=wire)
+    tools = [Tool(f"look{number}", "Look.", {"type": "object"}, external=True) for number in range(129)]
+    own = {"openai": "openai", "openai-responses": "openai", "anthropic": "anthropic"}[wire]
+    backend.dialect = dialect_of(wire, family=own)
+    chat = face.chat(backend, tools=tools)
+
+    if own == "anthropic":
+        assert chat.chat_with_state(None, user="Hello?").text == "7."
+        return
+    with pytest.raises(ValueError, match="takes at most 128 tools in a request, and 129 were given"):
+        chat.chat_with_state(None, user="Hello?")
+    assert backend.requests == []

@@ -288,6 +288,13 @@ RULE_WORDINGS: Final = (
     ),
     RuleWording("w", "Anthropic, Bedrock, Vertex", "many-image requests", "can1357/oh-my-pi#10633"),
     RuleWording(
+        "o",
+        "DeepSeek, Moonshot, DashScope, Cerebras, while the model thinks",
+        r"does not support (?:this )?tool_choice|tool_choice .{0,20}is incompatible with thinking"
+        r"|tool_choice parameter does not support|unsupported tool_choice",
+        "deepseek-ai/DeepSeek-V3#1376, can1357/oh-my-pi#827, cloudwego/eino#994, 567-labs/instructor#1766",
+    ),
+    RuleWording(
         "v",
         "Bedrock, Vertex, vLLM",
         r"too many images|at most (?:[2-9]\d|\d{3,}) image",
