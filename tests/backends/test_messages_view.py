@@ -198,6 +198,18 @@ def _shape(history: Sequence[bytes]) -> list[str]:
     return [json.dumps(entry) for entry in whole] + [id[:1] for id in found]
 
 
+def test_unchanged_pieces_at_both_ends_stay_the_very_objects() -> None:
+    """They may be megabytes of pictures. Empty pieces do not matter."""
+    first, last = b",\n".join([*WORDS.user("a"), *WORDS.says("b")]), b",\n".join(WORDS.user("c") * 2)
+    middle = SYSTEM.encode()
+
+    viewed = DIALECT.request_view(laws.parts_of([first, b"", middle, last]), HostRules(letters="s"))
+
+    assert viewed.history[0] is first
+    assert viewed.history[-1] is last
+    assert list(viewed.history[1:-1]) == [BLOCK.encode()]
+
+
 def test_ids_are_of_nine_letters_or_digits() -> None:
     """A call and its result have the same one, two calls two, and a repeated id of another turn a new one."""
     turn = [*WORDS.user("q"), *WORDS.calls("toolu_1", "toolu_2"), *WORDS.results("toolu_1", "toolu_2")]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import random
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -500,3 +501,38 @@ def test_nothing_refuses_by_raising() -> None:
                     for key in ("messages", "input", "tools", "response_format", "thinking", "reasoning"):
                         found = rule.refusal({"model": "m", "messages": [], key: value})
                         assert found is None or isinstance(found.message, str)
+
+
+@pytest.mark.parametrize(("wire", "host"), ALL)
+def test_a_damaged_request_is_answered_or_refused(wire: str, host: str) -> None:
+    """A host that takes more than the company must still find an answer to whatever it takes."""
+    draw = random.Random(f"{wire}/{host}")
+    sim = SimServer(rules=host)
+    bodies = [body for example in EXAMPLES[wire].values() for body in example]
+    statuses: Counter[int] = Counter()
+
+    for body in bodies:
+        for _ in range(5):
+            damaged = damage(draw, json.loads(json.dumps(body)))
+            statuses[ask(sim, wire, damaged)[0]] += 1
+
+    assert set(statuses) <= {200, 400, 422, 500}
+    assert len(statuses) > 1
+
+
+def damage(draw: random.Random, body: Any) -> Any:
+    """The request with one thing in it lost, or replaced by another."""
+    place: Any = body
+    while True:
+        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+        if not keys:
+            return body
+        key = draw.choice(keys)
+        if isinstance(place[key], dict | list) and place[key] and draw.random() < 0.8:
+            place = place[key]
+        elif draw.random() < 0.5:
+            del place[key]
+            return body
+        else:
+            place[key] = draw.choice((None, "", "x", 3, [], {}, "c1", ["x"], {"type": "text"}))
+            return body

@@ -25,6 +25,7 @@ from goaitools_py.sim.hosts import HOSTS, HostRule
 from goaitools_py.states import state_messages
 
 from ..conftest import Face, Simulator
+from ._reading import unmarked_history
 
 MODELS = {"openai": "some-model", "openai-responses": "some-model", "anthropic": "claude-opus-5-5"}
 SETTINGS = {
@@ -163,7 +164,8 @@ class Story:
                     self.turn(place, Reply.text("Well said.", thinking="Hm, let me think."))
 
     def settle(self, place: Place) -> None:
-        """A small message is answered, with few requests. After that nothing is refused any more.
+        """A small message is answered, with few requests. After that nothing is refused any more, and the
+        prefix only grows.
 
         At times no tools are offered, although the history has calls.
         """
@@ -175,10 +177,13 @@ class Story:
             assert refused <= MOST_REPAIRS + 1, place.refused
             if not isinstance(outcome, TurnError):
                 break
+        seen = unmarked_history(place.sim.requests[-1])
         assert not isinstance(outcome, TurnError), f"{outcome!r} at {place.name} after {place.refused}"
         outcome = self.turn(place, **fields)
         assert not isinstance(outcome, TurnError), f"{outcome!r} at {place.name} after {place.refused}"
         assert (place.refused, len(place.sim.requests)) == ([], 1), "what was learned is forgotten"
+        if not unmarked_history(place.sim.requests[-1]).startswith(seen.rstrip(b"]")):
+            assert outcome.warnings, "bytes that the host had seen have changed, and nobody was told"
         self.check()
 
     def fall_back(self, home: Place, away: Place) -> None:

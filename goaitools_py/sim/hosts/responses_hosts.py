@@ -157,9 +157,9 @@ def _no_developer(body: JSON) -> str | None:
 
 def _calls_answered(body: JSON) -> str | None:
     """Every call has a result. Names the call."""
-    answered = {item.get("call_id") for _, item in _items(body) if _kind(item) == "function_call_output"}
+    answered = {str(item.get("call_id")) for _, item in _items(body) if _kind(item) == "function_call_output"}
     for _, item in _items(body):
-        if _kind(item) == "function_call" and item.get("call_id") not in answered:
+        if _kind(item) == "function_call" and str(item.get("call_id")) not in answered:
             return str(item.get("call_id"))
     return None
 
