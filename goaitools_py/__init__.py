@@ -113,8 +113,7 @@ from .types.messages import (
 )
 from .types.options import UNSET, ChatOptions, Limits, ModelSettings, Timeouts
 from .types.request_parts import ProviderTool
-from .types.result import ChatResult
-from .types.turn_warnings import TurnWarning
+from .types.result import ChatResult, TurnWarning
 
 if TYPE_CHECKING:
     from .chat.async_conversation import AsyncConversation

@@ -233,7 +233,7 @@ HEAVY = (
     "goaitools_py.cli",
     "goaitools_py.seal",
     "goaitools_py.testing",
-    "goaitools_py.types.fields",
+    "goaitools_py.chat.fields",
     "goaitools_py.backends.openai_responses.dialect",
     "goaitools_py.backends.anthropic.dialect",
 )

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, Unpack
 
 from ..backends.base import AsyncBackend, Backend, Dialect
-from ..backends.dialects import known_dialect
+from ..backends.by_name import known_dialect
 from ..base.advice import advised
 from ..base.values import replace
 from ..state.blob_header import peek
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from ..history.translate.entries import Loss
     from ..output.wanted import Wanted
     from ..state.state import ConversationState
-    from ..types.fields import DefaultFields, NoFields
+    from .fields import DefaultFields, NoFields
     from .kept.facade import Save
 
 __all__ = ["Facade", "State"]

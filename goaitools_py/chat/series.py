@@ -11,8 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ..types.errors import StateError, TurnError
-from ..types.result import ChatResult
-from ..types.turn_warnings import TurnWarning
+from ..types.result import ChatResult, TurnWarning
 
 if TYPE_CHECKING:
     from ..types.messages import Message

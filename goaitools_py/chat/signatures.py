@@ -63,8 +63,8 @@ def _parameters(declared: str, taken: set[str]) -> list[Parameter]:
     """The keywords of a class of `types.fields`, in the order of `ChatOptions`."""
     from inspect import Parameter
 
-    from ..types import fields
     from ..types.options import UNSET, ChatOptions
+    from . import fields as fields
 
     table: dict[str, Any] = getattr(fields, declared).__annotations__
     return [

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from ..backends.base import Dialect
-from ..backends.dialects import dialect_for, known_dialect
+from ..backends.by_name import dialect_for, known_dialect
 from ..base.values import replace
 from ..open_turn.meter import unanchored
 from ..open_turn.turn_ids import TURN_IDS_FACT, UNANSWERED
@@ -35,7 +35,7 @@ from ..state.state import (
     rebuild,
 )
 from ..types.errors import StateConflictError
-from .rewrite.unsign import is_signed, unsigned_turns
+from .rewrite.rewritten import is_signed, unsigned_turns
 from .translate.state import translated
 
 __all__ = ["begun_at", "holds_state", "rebase_state"]

@@ -21,10 +21,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from ..backends.base import Dialect
-from ..base.run_twice import run_twice
+from ..base.process import run_twice
 from ..base.values import Value, replace
 from ..history.archive_keeping import Retention
-from ..history.rewrite.unsign import unsign, unsign_open
+from ..history.rewrite.rewritten import unsign, unsign_open
 from ..open_turn import journal, steps
 from ..open_turn.acts import Begun
 from ..open_turn.meter import server_window
@@ -39,8 +39,8 @@ from ..types.errors import (
 )
 from ..types.events import CheckpointReady
 from ..types.messages import ToolRecord, Usage
+from ..types.result import WarningCode
 from ..types.tokens import TokenCounter
-from ..types.turn_warnings import WarningCode
 from ..types.usage import Charge, nano_dollars
 from .flow import Checkpoint, Emit, Flow
 from .plan import Plan

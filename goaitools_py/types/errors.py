@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from .messages import Message, ToolRecord
-    from .turn_warnings import TurnWarning
+    from .result import TurnWarning
 
 __all__ = [
     "AbortTurn",

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from goaitools_py.backends import BackendError
 from goaitools_py.backends.base import ModelRequest
 from goaitools_py.backends.http import heads as post_heads
-from goaitools_py.backends.http import lines
+from goaitools_py.backends.http import sdk as lines
 from goaitools_py.backends.http.async_fast_post import AsyncFastPost, AsyncRecordingClient
 from goaitools_py.backends.http.fast_post import FastPost, RecordingClient
 from goaitools_py.backends.http.heads import ClientDefaults

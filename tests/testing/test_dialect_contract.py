@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from goaitools_py.backends.base import Delta, Dialect, Fault, ProtocolFault, Reply
-from goaitools_py.backends.dialects import dialect_of
+from goaitools_py.backends.by_name import dialect_of
 from goaitools_py.backends.openai_chat.dialect import OpenAIChatDialect
 from goaitools_py.backends.protocols import EntryView, Fitted
 from goaitools_py.base import rawjson
@@ -24,10 +24,10 @@ from goaitools_py.testing import (
     _contract_hostile,
     _contract_optional,
     _contract_replies,
-    _contract_streams,
     _contract_writing,
     dialect_contract,
 )
+from goaitools_py.testing import _contract_replies as _contract_streams
 from goaitools_py.testing._contract import DialectCase, DialectCheck
 from goaitools_py.testing._reply_shapes import SHAPES
 from goaitools_py.types.messages import Text

@@ -23,7 +23,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from ...backends.base import Dialect
-from ...backends.dialects import dialect_for, known_dialect
+from ...backends.by_name import dialect_for, known_dialect
 from ...base.values import Value, replace
 from ...state.closed_turns import ClosedTurn, Iteration, with_numbers
 from ...state.codec import PLAIN, Codec
@@ -40,12 +40,11 @@ from ...state.state import (
     rebuild,
 )
 from ..archive_reading import REDACTED
-from ..rewrite.unsign import is_signed
+from ..rewrite.rewritten import is_signed
 from .archived import ArchivedCut, cuts_of, with_cuts
 from .entry_texts import Redactor
 from .matching import Finder, Match, found_again
-from .rows import inbox_without, meta_without, open_without, record_without
-from .strip_unknown import strip_unknown
+from .rows import inbox_without, meta_without, open_without, record_without, strip_unknown
 
 __all__ = [
     "ChangedEntries",

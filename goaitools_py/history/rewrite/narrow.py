@@ -25,8 +25,7 @@ from ...types.errors import StateInvalidError
 from ..archive_keeping import Retention
 from .mend import summary
 from .repair import repaired, with_repairs
-from .rewritten import rewritten
-from .unsign import is_signed, unsigned_turns
+from .rewritten import is_signed, rewritten, unsigned_turns
 
 __all__ = ["narrowed"]
 

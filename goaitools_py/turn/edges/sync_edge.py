@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Final
 
 from ...backends.base import Backend, BackendError, Exchange
-from ...base.run_twice import run_twice
+from ...base.process import run_twice
 from ...base.values import replace
 from ...base.watch import Watch
 from ...tools.call import CallOutcome, run_call, timed_out
@@ -299,7 +299,7 @@ class BlockingEdge:
 
 
 def _answer_in_time(effect: Invoke, until: float) -> object:
-    from ...base.aside import call_with_timeout  # few stores need a thread for their calls
+    from ...base.late_calls import call_with_timeout  # few stores need a thread for their calls
 
     seconds = until - time.monotonic()
     try:
