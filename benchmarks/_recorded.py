@@ -17,7 +17,7 @@ import zstandard
 from _conversations import JSON, compact, data
 
 from goaitools_py.backends.base import Dialect, Reply
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 
 __all__ = ["FILES", "Kind", "Step", "steps"]
 

@@ -25,7 +25,7 @@ from _prompt_cache import PRICE_LISTS, Paid, Part, PriceList, PromptCache, p95
 
 from goaitools_py import Chat, Limits, Tool, ToolContext, user
 from goaitools_py.backends.base import ModelRequest
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.backends.protocols import frames_of
 from goaitools_py.compaction.summary import INSTRUCTION
 from goaitools_py.testing import ScriptedBackend

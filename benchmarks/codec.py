@@ -14,7 +14,7 @@ from _report import Figure, Report, at_most, info
 from _timing import interleaved
 
 from goaitools_py.backends.base import RequestParts
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.state.closed_turns import ClosedTurn, Iteration, TurnRecord
 from goaitools_py.state.state import dump_state, load_state, with_turn
 from goaitools_py.states import state_from_messages

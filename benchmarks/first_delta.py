@@ -23,7 +23,7 @@ from _wires import WIRES, BenchedWire
 
 from goaitools_py import AsyncChat, Chat, TextDelta, backends
 from goaitools_py.backends.base import ModelRequest, ResponseHead
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 
 __all__ = ["run"]
 

@@ -11,7 +11,7 @@ from _report import Figure, Report, at_most, info
 from _timing import interleaved
 from _wires import WIRES, BenchedWire
 
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 
 __all__ = ["run"]
 

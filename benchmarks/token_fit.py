@@ -22,7 +22,7 @@ from _report import Figure, Report, at_most, info
 from tokens import Prediction, predictions
 
 from goaitools_py import tokens
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.backends.protocols import frames_of
 from goaitools_py.base.values import replace
 

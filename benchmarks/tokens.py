@@ -16,7 +16,7 @@ from typing import Final, get_args
 from _recorded import FILES, Kind, Step, steps
 from _report import Figure, Report, at_most, info
 
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.open_turn.meter import booked, count_entries, gauge_of, unanchored
 from goaitools_py.state.records import Meta
 

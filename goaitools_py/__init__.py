@@ -113,7 +113,8 @@ from .types.messages import (
 )
 from .types.options import UNSET, ChatOptions, Limits, ModelSettings, Timeouts
 from .types.request_parts import ProviderTool
-from .types.result import ChatResult, TurnWarning
+from .types.result import ChatResult
+from .types.turn_warnings import TurnWarning
 
 if TYPE_CHECKING:
     from .chat.async_conversation import AsyncConversation

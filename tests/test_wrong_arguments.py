@@ -35,7 +35,7 @@ from goaitools_py import (
     user,
 )
 from goaitools_py.backends import AnthropicBackend, OpenAIChatBackend
-from goaitools_py.backends.by_name import WIRES
+from goaitools_py.backends.dialects import WIRES
 from goaitools_py.frontends import AskError
 from goaitools_py.frontends.bodies import part_of
 from goaitools_py.history.translate.state import convert_state

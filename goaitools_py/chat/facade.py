@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, Unpack
 
 from ..backends.base import AsyncBackend, Backend, Dialect
-from ..backends.by_name import known_dialect
+from ..backends.dialects import known_dialect
 from ..base.advice import advised
 from ..base.values import replace
 from ..state.blob_header import peek

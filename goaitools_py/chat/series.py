@@ -11,7 +11,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ..types.errors import StateError, TurnError
-from ..types.result import ChatResult, TurnWarning
+from ..types.result import ChatResult
+from ..types.turn_warnings import TurnWarning
 
 if TYPE_CHECKING:
     from ..types.messages import Message

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Any, Final
 
-from ..backends.by_name import WIRES
 from ..backends.capabilities import capabilities
+from ..backends.dialects import WIRES
 from ..base.values import Given, replace
 from ..types.request_parts import ContextEdit
 from .base import (

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Any, Final, Literal
 
-from ..backends.by_name import WIRES
+from ..backends.dialects import WIRES
 from ..types.request_parts import ContextEdit, check_edits
 from .base import (
     AskFailed,

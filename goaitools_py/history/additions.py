@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from ..backends.base import Dialect
-from ..backends.by_name import dialect_for
+from ..backends.dialects import dialect_for
 from ..base.values import replace
 from ..open_turn.inbox import admit
 from ..state.codec import PLAIN, Codec

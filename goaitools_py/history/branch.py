@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from ..backends.base import Dialect
-from ..backends.by_name import dialect_for
+from ..backends.dialects import dialect_for
 from ..base.values import replace
 from ..open_turn.meter import count_entries, gauge_of, unanchored
 from ..open_turn.turn_ids import TURN_IDS_FACT, with_texts

@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from ..backends.base import Dialect
-from ..backends.by_name import dialect_for
+from ..backends.dialects import dialect_for
 from ..backends.protocols import problems_of
 from ..base.values import replace
 from ..open_turn import journal, steps

@@ -24,7 +24,7 @@ from typing import Any, Final
 import msgspec
 
 from ..backends.base import Dialect
-from ..backends.by_name import dialect_for, dialect_of
+from ..backends.dialects import dialect_for, dialect_of
 from ..backends.protocols import (
     ChecksHistory,
     EntryView,

@@ -13,8 +13,8 @@ from decimal import Decimal
 from typing import Any, Final, Literal
 
 from ..backends.base import Dialect
-from ..backends.by_name import dialect_for
 from ..backends.capabilities import capabilities
+from ..backends.dialects import dialect_for
 from ..base.values import Value, field
 from ..open_turn import journal
 from ..open_turn.meter import next_tokens, server_window

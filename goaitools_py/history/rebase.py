@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from ..backends.base import Dialect
-from ..backends.by_name import dialect_for, known_dialect
+from ..backends.dialects import dialect_for, known_dialect
 from ..base.values import replace
 from ..open_turn.meter import unanchored
 from ..open_turn.turn_ids import TURN_IDS_FACT, UNANSWERED

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from ..backends.by_name import known_dialect
+from ..backends.dialects import known_dialect
 from ..open_turn import journal, steps
 from ..state import whole_blobs
 from ..state.blob_header import peek

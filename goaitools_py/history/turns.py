@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 from msgspec import Raw
 
 from ..backends.base import Dialect
-from ..backends.by_name import dialect_for
+from ..backends.dialects import dialect_for
 from ..backends.read_entries import read_entries
 from ..base.rawjson import view
 from ..base.values import replace

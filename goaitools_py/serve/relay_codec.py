@@ -46,7 +46,8 @@ from ..types.events import (
     TurnStarted,
 )
 from ..types.messages import Usage
-from ..types.result import ChatResult, CompactionReport, TurnWarning
+from ..types.result import ChatResult, CompactionReport
+from ..types.turn_warnings import TurnWarning
 from ..types.usage import Bill
 from .relay import Opened, Relay, RelayLostError
 from .runs import Run

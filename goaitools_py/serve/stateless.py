@@ -42,7 +42,7 @@ from ..types.errors import NothingToResumeError, StateAuthError, StateError, Sta
 from ..types.events import TurnCompleted
 from ..types.messages import Part, Text, user
 from ..types.options import UNSET
-from ..types.result import TurnWarning
+from ..types.turn_warnings import TurnWarning
 from .guard import host_check
 from .http import Handler, json_response, problem_response, read_body, route
 from .hub import Hub

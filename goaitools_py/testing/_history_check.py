@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any, Final
 
 from ..backends.base import Dialect
-from ..backends.by_name import WIRES, dialect_of
+from ..backends.dialects import WIRES, dialect_of
 from ..backends.protocols import ChecksHistory, HistoryFrame, lacks
 from ..base import rawjson
 

@@ -20,7 +20,8 @@ from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias
 
 from ..backends.base import BackendError, Dialect, ModelRequest, ResponseHead
-from ..backends.by_name import backend_from_name, dialect_of
+from ..backends.by_name import backend_from_name
+from ..backends.dialects import dialect_of
 
 __all__ = ["Cassette", "CassetteMode"]
 

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from typing import Any, Final, Literal, TypeAlias
 
 from ..backends.base import ModelRequest
-from ..backends.by_name import dialect_of
+from ..backends.dialects import dialect_of
 from ..backends.read_entries import read_entries
 from ..base import rawjson
 from ..base.values import Value

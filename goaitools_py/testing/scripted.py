@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
 
 from ..backends.base import BackendError, Dialect, ModelRequest, ResponseHead
-from ..backends.by_name import dialect_of
+from ..backends.dialects import dialect_of
 from ..base import rawjson
 from ._reply_shapes import SHAPES
 

@@ -43,7 +43,7 @@ from ..types.errors import (
     StateSizeError,
     StateVersionError,
 )
-from ..types.result import WarningCode
+from ..types.turn_warnings import WarningCode
 from .convert_on_load import Converted, converted
 from .ledger import Ledger
 from .request import STICKY, Tools, Voice, voice_of

@@ -39,8 +39,8 @@ from ..types.errors import (
 )
 from ..types.events import CheckpointReady
 from ..types.messages import ToolRecord, Usage
-from ..types.result import WarningCode
 from ..types.tokens import TokenCounter
+from ..types.turn_warnings import WarningCode
 from ..types.usage import Charge, nano_dollars
 from .flow import Checkpoint, Emit, Flow
 from .plan import Plan

@@ -21,7 +21,7 @@ from ..state.state import ConversationState
 from ..types.errors import BudgetExceededError, LimitExceededError, StateSizeError, StateTooLargeError
 from ..types.events import ContextWarning, Filled
 from ..types.messages import Message, Usage
-from ..types.result import WarningCode
+from ..types.turn_warnings import WarningCode
 from ..types.usage import Charge, total
 from . import shrink
 from .flow import Flow

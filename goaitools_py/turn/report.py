@@ -16,8 +16,9 @@ from ..tools import Action
 from ..types.errors import StateError
 from ..types.messages import Message, ToolRecord, Usage
 from ..types.options import Resolved
-from ..types.result import CompactionReport, RecallReport, TurnWarning, WarningCode
+from ..types.result import CompactionReport, RecallReport
 from ..types.tokens import TokenCounter
+from ..types.turn_warnings import TurnWarning, WarningCode
 from ..types.usage import Bill, Charge, genai_price, priced
 
 __all__ = ["Account", "Recalled", "ReportBuilder", "ReportMark", "Spending", "WarningCounter"]

@@ -46,7 +46,8 @@ from ..state.state import ConversationState, closed_entries
 from ..types.errors import CheckpointError, StateTooLargeError
 from ..types.events import Compacted
 from ..types.messages import Text, Usage
-from ..types.result import CompactionOutcome, CompactionReport, TurnWarning
+from ..types.result import CompactionOutcome, CompactionReport
+from ..types.turn_warnings import TurnWarning
 from .flow import Emit, Flow, Invoke, computed
 from .ledger import Ledger
 from .request import Voice

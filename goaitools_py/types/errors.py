@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from .messages import Message, ToolRecord
-    from .result import TurnWarning
+    from .turn_warnings import TurnWarning
 
 __all__ = [
     "AbortTurn",

@@ -25,7 +25,7 @@ from goaitools_py.backends import (
     BackendError,
 )
 from goaitools_py.backends.base import ModelRequest, ResponseHead
-from goaitools_py.backends.by_name import endpoint_family
+from goaitools_py.backends.dialects import endpoint_family
 
 from ._http import Chunks, Colour, Handler, failing, loopback, mock_async_http, mock_http
 

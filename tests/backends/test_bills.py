@@ -13,7 +13,7 @@ import pytest
 import zstandard
 
 from goaitools_py.backends.base import ProtocolFault, Reply
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.backends.wire.bill import merged
 from goaitools_py.types.messages import Usage
 

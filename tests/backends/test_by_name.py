@@ -17,7 +17,8 @@ from goaitools_py import AsyncChat, AuthenticationError, Chat
 from goaitools_py.backends import AsyncBackend, Backend, BackendError
 from goaitools_py.backends.anthropic import backends as anthropic_backends
 from goaitools_py.backends.base import ModelRequest
-from goaitools_py.backends.by_name import WIRES, backend_from_name, dialect_of
+from goaitools_py.backends.by_name import backend_from_name
+from goaitools_py.backends.dialects import WIRES, dialect_of
 from goaitools_py.backends.openai import backends as openai_backends
 from goaitools_py.testing import ScriptedBackend
 

@@ -9,7 +9,7 @@ import pytest
 
 from goaitools_py import Chat, system
 from goaitools_py.backends.base import RequestParts
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.sim.openai.responses_rules import responses_refusals
 from goaitools_py.testing import ScriptedBackend
 

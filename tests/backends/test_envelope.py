@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from goaitools_py.backends.base import ProtocolFault
-from goaitools_py.backends.by_name import WIRES, dialect_of
+from goaitools_py.backends.dialects import WIRES, dialect_of
 from goaitools_py.backends.wire.envelope import Envelope
 from goaitools_py.base.rawjson import RawJSONError
 

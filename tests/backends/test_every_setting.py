@@ -13,7 +13,7 @@ import pytest
 
 from goaitools_py import ModelSettings
 from goaitools_py.backends.base import ModelRequest, RequestParts
-from goaitools_py.backends.by_name import WIRES, dialect_of
+from goaitools_py.backends.dialects import WIRES, dialect_of
 from goaitools_py.backends.wire.request import MERGED
 from goaitools_py.compaction import ServerCompaction, ServerToolClearing
 from goaitools_py.types.options import SETTING_NAMES

@@ -24,7 +24,7 @@ from goaitools_py.backends import (
     OpenAIChatBackend,
 )
 from goaitools_py.backends.base import ModelRequest, ResponseHead
-from goaitools_py.backends.by_name import endpoint_family
+from goaitools_py.backends.dialects import endpoint_family
 from goaitools_py.backends.http.exchange import bounded_timeout
 from goaitools_py.backends.http.sdk import ClientOptions
 from goaitools_py.backends.openai.sdk import async_openai_edge, openai_edge

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from goaitools_py.backends.by_name import WIRES
+from goaitools_py.backends.dialects import WIRES
 from goaitools_py.testing import check_history
 
 DATA = Path(os.environ.get("GOAITOOLS_TEST_DATA") or Path(__file__).parents[3] / "shared" / "data")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from goaitools_py.backends.by_name import WIRES
+from goaitools_py.backends.dialects import WIRES
 from goaitools_py.testing import check_history
 
 JSON = dict[str, Any]

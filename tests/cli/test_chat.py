@@ -15,7 +15,7 @@ import pytest
 
 from goaitools_py import Chat, StoreUnavailableError, Tool
 from goaitools_py.backends.base import BackendError
-from goaitools_py.backends.by_name import WIRES
+from goaitools_py.backends.dialects import WIRES
 from goaitools_py.cli import main
 from goaitools_py.cli.chat_command import add_to as chat_options
 from goaitools_py.cli.chat_options import opening_of

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from goaitools_py.backends.by_name import WIRES
+from goaitools_py.backends.dialects import WIRES
 from goaitools_py.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]

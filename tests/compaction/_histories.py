@@ -20,7 +20,7 @@ import zstandard
 
 from goaitools_py import Audio, Document, Image, Message, ToolResult, event, system, user
 from goaitools_py.backends.base import Dialect
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.base import rawjson
 from goaitools_py.base.values import replace
 from goaitools_py.state.closed_turns import ClosedTurn, Iteration, TurnRecord

@@ -304,9 +304,9 @@ def test_a_trace_is_left_out() -> None:
 API = Recipe(
     "A fourth provider API",
     (
-        Edit("goaitools_py/backends/by_name.py", '"anthropic"', ', "echo"'),
+        Edit("goaitools_py/backends/dialects.py", '"anthropic"', ', "echo"'),
         Edit(
-            "goaitools_py/backends/by_name.py",
+            "goaitools_py/backends/dialects.py",
             '            return AnthropicDialect(family=family or "anthropic", model=model)\n',
             """        case "echo":
             from .echo.dialect import EchoDialect
@@ -425,7 +425,7 @@ class AsyncEchoBackend(AsyncOpenAIChatBackend):
 
 from goaitools_py import Chat
 from goaitools_py.backends import EchoBackend
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.states import convert_state, inspect_state
 from goaitools_py.testing import ScriptedBackend, dialect_contract
 from goaitools_py.testing._reply_shapes import SHAPES

@@ -24,7 +24,7 @@ from typing import Any
 
 from goaitools_py import Approve, AsyncChat, Chat, ModelSettings, ToolContext, ToolReturn, tool, user
 from goaitools_py.backends.base import BackendError, ModelRequest, ResponseHead
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.sim import Prompt, Reply, SimServer
 from goaitools_py.states import inspect_state
 from goaitools_py.stores import SQLiteStore

@@ -45,7 +45,7 @@ from goaitools_py import (
     user,
 )
 from goaitools_py.backends.base import BackendError, ModelRequest
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.base import rawjson
 from goaitools_py.state import frames
 from goaitools_py.state.codec import PLAIN

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from goaitools_py import Message
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.base import rawjson
 from goaitools_py.base.values import replace
 from goaitools_py.state.closed_turns import ClosedTurn, Iteration, TurnRecord

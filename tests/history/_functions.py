@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from goaitools_py import AsyncChat, Chat, Compactor, KeepRecentTurns, TurnLimit, event
-from goaitools_py.backends.by_name import dialect_for, known_dialect
+from goaitools_py.backends.dialects import dialect_for, known_dialect
 from goaitools_py.cli import main
 from goaitools_py.history.recall_archive import page_of, passages_of
 from goaitools_py.seal import PLAIN

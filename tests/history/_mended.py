@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.history.rewrite.mend import Mended, mended
 from goaitools_py.testing import check_history
 

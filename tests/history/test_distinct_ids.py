@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.backends.protocols import ViewsHistory
 from goaitools_py.base.values import replace
 from goaitools_py.history.translate.state import translated

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.base import rawjson
 from goaitools_py.base.values import replace
 from goaitools_py.history.rewrite.narrow import narrowed

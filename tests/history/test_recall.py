@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from goaitools_py import Chat, Compactor, KeepRecentTurns, TurnLimit
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.base.values import replace
 from goaitools_py.history import recall_archive
 from goaitools_py.history.recall_archive import (

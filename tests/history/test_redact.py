@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.backends.protocols import problems_of
 from goaitools_py.seal import Encrypted, Key, Keyring, Plain, Signed
 from goaitools_py.state.closed_turns import with_numbers

@@ -26,7 +26,7 @@ from goaitools_py import (
     tool,
     user,
 )
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.base import rawjson
 from goaitools_py.base.values import replace
 from goaitools_py.history.archive_records import part_of, record_digest, records_of

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from goaitools_py import StateInvalidError
 from goaitools_py.backends.anthropic import rules as anthropic_rules
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.backends.openai_chat import rules as chat_rules
 from goaitools_py.backends.openai_responses import rules as responses_rules
 from goaitools_py.backends.protocols import HistoryFrame

@@ -8,7 +8,7 @@ import pytest
 
 from goaitools_py import Chat, Limits, TurnError, event, tool, user
 from goaitools_py.backends.base import BackendError
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.base.values import replace
 from goaitools_py.open_turn.room import size_of, written_size
 from goaitools_py.open_turn.steps import close_turn

@@ -25,7 +25,7 @@ from goaitools_py import (
     user,
 )
 from goaitools_py.backends.base import RequestParts
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.seal import Encrypted, Key, Keyring
 from goaitools_py.sim import SimServer
 from goaitools_py.state.state import dump_state, load_state

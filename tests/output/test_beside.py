@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from goaitools_py import AsyncChat, Chat, Compactor, Summarize, TurnLimit
 from goaitools_py.backends.anthropic.dialect import AnthropicDialect
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.backends.openai_chat.dialect import OpenAIChatDialect
 from goaitools_py.backends.protocols import WritesOutput
 from goaitools_py.base import rawjson

@@ -13,7 +13,7 @@ from openai.lib import _pydantic as openai_sdk
 from pydantic import create_model
 
 from goaitools_py import Chat
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.backends.wire.schema_refusals import (
     refuse_at_anthropic,
     refuse_at_openai,

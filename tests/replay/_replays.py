@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import takewhile
 from typing import Literal
 
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.base import rawjson
 
 from ._drive import Colour, Driven, Failed, NotDrivable, drive, served

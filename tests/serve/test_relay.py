@@ -21,7 +21,8 @@ from goaitools_py.testing import Calls
 from goaitools_py.types.errors import GoAIToolsError
 from goaitools_py.types.events import Compacted, ModelReplied, TurnCompleted
 from goaitools_py.types.messages import Usage
-from goaitools_py.types.result import ChatResult, CompactionReport, TurnWarning
+from goaitools_py.types.result import ChatResult, CompactionReport
+from goaitools_py.types.turn_warnings import TurnWarning
 
 from ._relays import relays
 from ._world import World, asynchronous, said

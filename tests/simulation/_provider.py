@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from goaitools_py.backends.base import BackendError, ModelRequest
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.base import rawjson
 from goaitools_py.testing import check_history
 from goaitools_py.testing._reply_shapes import SHAPES

@@ -21,7 +21,7 @@ import pytest
 import zstandard
 
 from goaitools_py import PLAIN, Chat, event, tool
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.history.rewrite.repair import repaired
 from goaitools_py.open_turn import steps
 from goaitools_py.seal import Encrypted, Key, Keyring, Signed

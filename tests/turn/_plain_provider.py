@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from goaitools_py.backends.base import BackendError, ModelRequest, ResponseHead
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.base import rawjson
 from goaitools_py.sim import Fault as SimFault
 from goaitools_py.sim import Reply, SimServer

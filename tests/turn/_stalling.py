@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.base import rawjson
 from goaitools_py.testing._reply_shapes import SHAPES
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from goaitools_py import ChatResult
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.turn.edges import async_edge
 from goaitools_py.turn.edges import async_wait as wait
 from goaitools_py.turn.edges import sync_edge as edge

@@ -25,7 +25,7 @@ from goaitools_py import (
     event,
     tool,
 )
-from goaitools_py.backends.by_name import WIRES
+from goaitools_py.backends.dialects import WIRES
 from goaitools_py.seal import Key, Keyring, Signed
 from goaitools_py.sim import Fault
 from goaitools_py.state.codec import PLAIN

@@ -10,7 +10,7 @@ import pytest
 
 from goaitools_py import Chat, ChatResult, ModelSettings
 from goaitools_py.backends.base import Dialect, ModelRequest
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.backends.read_entries import read_entries
 from goaitools_py.compaction import (
     CompactionRequest,

@@ -22,7 +22,7 @@ from goaitools_py import (
     tool,
     user,
 )
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.states import read_history
 from goaitools_py.testing import Calls, ScriptedBackend
 from goaitools_py.types.messages import Text, ToolResult

@@ -10,7 +10,7 @@ import pytest
 
 from goaitools_py import TextDelta
 from goaitools_py.backends.base import Delta, StreamDecoder
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.testing import Calls, ScriptedBackend
 
 

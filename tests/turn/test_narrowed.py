@@ -19,7 +19,7 @@ from goaitools_py import (
     event,
 )
 from goaitools_py.backends.base import BackendError
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.base.values import replace
 from goaitools_py.history.archive_reading import archive_of
 from goaitools_py.sim import Fault, Reply

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from goaitools_py import Approve, StateProviderError, event, tool
-from goaitools_py.backends.by_name import WIRES
+from goaitools_py.backends.dialects import WIRES
 from goaitools_py.compaction import Compactor, KeepRecentTurns, TurnLimit
 from goaitools_py.states import (
     convert_state,

@@ -12,7 +12,7 @@ import pytest
 from goaitools_py import ChatOptions, ProviderRejectedError, ProviderUnavailableError, StateProviderError
 from goaitools_py.backends.anthropic.dialect import AnthropicDialect
 from goaitools_py.backends.base import BackendError, Dialect
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.backends.openai_chat.dialect import OpenAIChatDialect
 from goaitools_py.backends.protocols import (
     ChecksHistory,

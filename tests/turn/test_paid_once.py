@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from goaitools_py import StreamInterruptedError, TurnError, tool
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.sim import Reply
 from goaitools_py.states import inspect_state, read_history, state_messages
 from goaitools_py.testing import Raw, ScriptedBackend, check_history

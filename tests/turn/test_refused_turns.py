@@ -9,7 +9,7 @@ import pytest
 
 from goaitools_py import PLAIN, Compactor, KeepRecentTurns, event, user
 from goaitools_py.backends.base import ModelRequest
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.compaction import Summarize
 from goaitools_py.history.recall_archive import passages_of
 from goaitools_py.state.state import load_state

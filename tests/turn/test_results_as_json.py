@@ -22,7 +22,8 @@ from goaitools_py.backends.base import BackendError
 from goaitools_py.states import RESULT_SCHEMA
 from goaitools_py.testing import Calls, ScriptedBackend
 from goaitools_py.types.citations import Citation
-from goaitools_py.types.result import CompactionReport, RecallReport, TurnWarning
+from goaitools_py.types.result import CompactionReport, RecallReport
+from goaitools_py.types.turn_warnings import TurnWarning
 
 from ..conftest import Face
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from goaitools_py import ModelSettings, ToolReturn, tool
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.base import rawjson
 from goaitools_py.sim import Reply
 from goaitools_py.states import convert_state, pending_calls, state_messages

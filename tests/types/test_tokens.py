@@ -14,7 +14,7 @@ import pytest
 
 from goaitools_py import Document, Image, Message, Text, ToolCall, Usage, assistant, event, user
 from goaitools_py.backends.base import Reply
-from goaitools_py.backends.by_name import dialect_of
+from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.backends.protocols import frames_of
 from goaitools_py.open_turn.meter import booked, count_entries, gauge_of, unanchored
 from goaitools_py.state.records import Meta, dollars_of, with_cost

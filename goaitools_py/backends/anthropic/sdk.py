@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 import anthropic
 
 from ..base import ModelRequest
-from ..by_name import endpoint_family
+from ..dialects import endpoint_family
 from ..http.async_pool import ShardedClient
 from ..http.deadlines import DeadlineClient
 from ..http.exchange import wire_errors

@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import httpx2
 
 from ..base import ModelRequest
-from ..by_name import is_plain_loopback
+from ..dialects import is_plain_loopback
 from .async_fast_post import AsyncFastPost, AsyncRecordingClient
 from .fast_post import FastPost, RecordingClient
 from .heads import ClientDefaults

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...base.advice import advised, own_names
 from ..base import AsyncExchange, Dialect, Exchange, ModelRequest
-from ..by_name import checked_url
+from ..dialects import checked_url
 from ..gate import gating
 
 if TYPE_CHECKING:

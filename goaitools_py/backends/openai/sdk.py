@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import openai
 
 from ..base import ModelRequest
-from ..by_name import endpoint_family
+from ..dialects import endpoint_family
 from ..http.async_pool import ShardedClient
 from ..http.deadlines import DeadlineClient
 from ..http.sdk import ClientOptions, SdkErrors, refuse_options

@@ -38,7 +38,8 @@ from ...types.errors import (
 )
 from ...types.events import TurnCompleted
 from ...types.messages import Message
-from ...types.result import ChatResult, TurnWarning
+from ...types.result import ChatResult
+from ...types.turn_warnings import TurnWarning
 from .row import DuplicateError, Row
 from .row_calls import RowSettings
 from .stop_requests import StopWatch

@@ -23,7 +23,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from ...backends.base import Dialect
-from ...backends.by_name import dialect_for, known_dialect
+from ...backends.dialects import dialect_for, known_dialect
 from ...base.values import Value, replace
 from ...state.closed_turns import ClosedTurn, Iteration, with_numbers
 from ...state.codec import PLAIN, Codec

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from ...backends.base import Dialect, RequestParts
-from ...backends.by_name import WIRES, dialect_for, dialect_of
+from ...backends.dialects import WIRES, dialect_for, dialect_of
 from ...backends.protocols import problems_of
 from ...base import rawjson
 from ...base.values import Value, replace
