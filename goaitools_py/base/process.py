@@ -1,23 +1,17 @@
-"""Keeps promises when a process forks, is interrupted, or ends.
+"""Tells processes apart, keeps values that each makes for itself, and finishes objects before the end.
 
-Owns: the mark of the running process, one slot for each process, the list of unfinished objects, and the rule
-for steps that must not stay half done. Must never know: the kind of the values, or an object's last work.
+Owns: the mark of the running process, one slot for each process, and the list of unfinished objects. Must
+never know: the kind of the values, or an object's last work.
 
-**Forks.** A server that forks copies every object into its children, with open connections and held locks.
-Two processes on one connection read each other's replies, and a lock that another thread held is never
-released. So an object that owns a connection, a thread, an event loop or a lock checks `this_process` at each
-use, and makes a new one in a new process. It keeps a reference to the old one, because closing that here
-could end a connection that the parent still uses.
+A server that forks copies every object into its children, with open connections and held locks. Two processes
+on one connection read each other's replies, and a lock that another thread held is never released. So an
+object that owns a connection, a thread, an event loop or a lock checks `this_process` at each use, and makes
+a new one in a new process. It keeps a reference to the old one, because closing that here could end a
+connection that the parent still uses.
 
-**The end.** When Python ends, it stops daemon threads at any line, with all locks that they hold, and only
-then frees objects. A ``__del__`` that takes a lock could then wait for ever. So `atexit` finishes these
-objects earlier. After that `is_ending` is true, and no ``__del__`` may take a lock or wait.
-
-**Interrupts.** Ctrl-C, a cancellation or a lack of memory may come at any line: between a tool's result and
-the journal, or while a connection is being closed. The exception has to go on, but not before the step is
-complete. So `run_twice` runs the step a second time, from its beginning, and then the exception is raised.
-Such a step must be safe to run twice. It sets values instead of adding to them, or checks which part is done
-already. If it raises the second time, too, that exception goes on, with the first one as its context.
+When Python ends, it stops daemon threads at any line, with all locks that they hold, and only then frees
+objects. A ``__del__`` that takes a lock could then wait for ever. So `atexit` finishes these objects earlier.
+After that `is_ending` is true, and no ``__del__`` may take a lock or wait.
 """
 
 from __future__ import annotations
@@ -27,21 +21,11 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, Generic, ParamSpec, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
-__all__ = [
-    "PerProcess",
-    "Process",
-    "Unfinished",
-    "finished",
-    "is_ending",
-    "run_twice",
-    "run_twice_async",
-    "this_process",
-    "unfinished",
-]
+__all__ = ["PerProcess", "Process", "Unfinished", "finished", "is_ending", "this_process", "unfinished"]
 
 T = TypeVar("T")
 
@@ -174,24 +158,3 @@ def _finish_all() -> None:
             # work of the other objects undone.
             with suppress(BaseException):
                 one.end_with_python()
-
-
-P = ParamSpec("P")
-
-
-def run_twice(step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a step, and return its result. If it raises, run it once more, and raise all the same."""
-    try:
-        return step(*args, **kwargs)
-    except BaseException:
-        step(*args, **kwargs)
-        raise
-
-
-async def run_twice_async(step: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-    """As `run_twice`, awaited."""
-    try:
-        return await step(*args, **kwargs)
-    except BaseException:
-        await step(*args, **kwargs)
-        raise

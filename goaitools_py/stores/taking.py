@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Protocol
 
 from ..base.late_calls import PATIENCE, AsyncUndisturbed, await_within
-from ..base.process import run_twice, run_twice_async
+from ..base.run_twice import run_twice, run_twice_async
 from ..types.errors import StoreUnavailableError
 
 __all__ = ["held", "held_async", "taking", "taking_async"]

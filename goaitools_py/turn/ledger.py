@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ..backends.base import Dialect
-from ..base.process import run_twice
+from ..base.run_twice import run_twice
 from ..base.values import Value, replace
 from ..history.archive_keeping import Retention
 from ..history.rewrite.rewritten import unsign, unsign_open

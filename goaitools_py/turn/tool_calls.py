@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final
 
 from ..backends.protocols import RunsProviderTools
-from ..base.process import run_twice
+from ..base.run_twice import run_twice
 from ..base.values import Value, replace
 from ..open_turn import journal
 from ..open_turn.given_answers import approved_arguments

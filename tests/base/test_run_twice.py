@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from goaitools_py.base.process import run_twice, run_twice_async
+from goaitools_py.base.run_twice import run_twice, run_twice_async
 
 
 @pytest.fixture(params=[False, True], ids=["sync", "async"])

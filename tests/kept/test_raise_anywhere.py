@@ -26,7 +26,7 @@ HOME = Path(goaitools_py.__file__).parent
 FILES = frozenset(
     str(HOME / f"{name}.py")
     for name in (
-        "base/process",
+        "base/run_twice",
         "chat/kept/turn",
         "chat/kept/row",
         "chat/kept/row_calls",

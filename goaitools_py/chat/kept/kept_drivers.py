@@ -13,7 +13,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ...base.process import finished, is_ending, run_twice, this_process, unfinished
+from ...base.process import finished, is_ending, this_process, unfinished
+from ...base.run_twice import run_twice
 from ...turn.edges.async_driver import AsyncDriver
 from ...turn.edges.driver import Driver
 from ...turn.flow import BusyError, Flow

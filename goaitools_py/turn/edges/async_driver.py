@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from ...base.process import run_twice_async, this_process
+from ...base.process import this_process
+from ...base.run_twice import run_twice_async
 from ...types.events import Event
 from ..flow import BUSY, AsyncEdge, BusyError, Emit, Flow, Steps
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from ...backends.base import AsyncBackend, AsyncExchange, BackendError
 from ...base.late_calls import await_within
-from ...base.process import run_twice_async
+from ...base.run_twice import run_twice_async
 from ...base.values import replace
 from ...tools.call import CallOutcome, begin_call, finish_call, text_parts, timed_out
 from ..flow import (

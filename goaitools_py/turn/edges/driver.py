@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from ...base.process import run_twice, this_process
+from ...base.process import this_process
+from ...base.run_twice import run_twice
 from ...types.events import Event
 from ..flow import BUSY, BusyError, Edge, Emit, Flow, Steps
 

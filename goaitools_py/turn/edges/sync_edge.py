@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Final
 
 from ...backends.base import Backend, BackendError, Exchange
-from ...base.process import run_twice
+from ...base.run_twice import run_twice
 from ...base.values import replace
 from ...base.watch import Watch
 from ...tools.call import CallOutcome, run_call, timed_out
