@@ -279,7 +279,7 @@ LATER = (
     "goaitools_py.history.additions",
     "goaitools_py.history.rewrite.repair",
     "goaitools_py.state.state",
-    "goaitools_py.history.translate.state",
+    "goaitools_py.history.convert.state",
     "goaitools_py.backends.openai_chat.translate",
     "goaitools_py.base.display",
 )

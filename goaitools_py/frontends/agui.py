@@ -37,8 +37,7 @@ from .agui_messages import (
     step_id,
 )
 from .bodies import HEADERS, frame, progress_of
-from .client_problems import problem_of
-from .front_end import Ask, FrontEnd, FrontStream, Shown, SnapshotFrontEnd
+from .front_end import Ask, FrontEnd, FrontStream, Shown, SnapshotFrontEnd, problem_of
 from .reply_pieces import Called, Piece, Reasoned, Returned, Said, Step, pieces_of_event
 
 __all__ = ["AGUI", "AGUIStream"]

@@ -19,8 +19,7 @@ from ..types.events import Compacted, ContextWarning, Event, ToolProgress, TurnC
 from ..types.result import ChatResult
 from .aisdk_messages import BAD_INPUT, input_of, is_inside, output_of, read_aisdk, ui_messages
 from .bodies import HEADERS, frame, progress_of, state_of
-from .client_problems import problem_of
-from .front_end import Ask, CarryingFrontEnd, FrontEnd, FrontStream
+from .front_end import Ask, CarryingFrontEnd, FrontEnd, FrontStream, problem_of
 from .reply_pieces import Called, Piece, Reasoned, Returned, Said, Step, Waits, pieces_of_event
 
 __all__ = ["AISDK", "UIMessageStream"]

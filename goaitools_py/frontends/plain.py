@@ -38,8 +38,7 @@ from .bodies import (
     text_of,
     value_of,
 )
-from .client_problems import problem_of
-from .front_end import Ask, AskError, CarryingFrontEnd, FrontEnd, FrontStream
+from .front_end import Ask, AskError, CarryingFrontEnd, FrontEnd, FrontStream, problem_of
 from .reply_pieces import (
     Called,
     Piece,
