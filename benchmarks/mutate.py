@@ -41,7 +41,7 @@ _ROOM = (
 TESTS = (
     ("state/records.py", "tests/state tests/turn/test_accounting.py tests/history tests/turn"),
     (
-        "history/redact/strip_unknown.py",
+        "history/redact/rows.py",
         "tests/seal/test_later.py tests/seal/test_parts.py tests/history/test_redact_details.py",
     ),
     ("state", "tests/state tests/history tests/compaction/test_turns.py"),

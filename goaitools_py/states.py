@@ -9,6 +9,8 @@ Owns: the one public door to them. Must never know: a turn.
 from .chat.handles import Step
 from .history.additions import update_state
 from .history.branch import fork_state, rewind_state, undo_cut
+from .history.convert.entries import Loss, LossKind
+from .history.convert.state import Conversion, convert_state
 from .history.diff import StateDiff, diff_states
 from .history.export import EXPORT_SCHEMA, export_state, import_state
 from .history.import_messages import import_goaitools_state, state_from_messages, state_messages
@@ -18,8 +20,6 @@ from .history.redact.redaction import RedactedPlace, Redaction, redact_state
 from .history.stored_states import load_state, save_state, upgrade_state, verify_state
 from .history.transcript import History, HistoryCall, HistoryIteration, HistoryMatch, HistoryTurn
 from .history.transcript_json import HISTORY_SCHEMA, RESULT_SCHEMA
-from .history.translate.entries import Loss, LossKind
-from .history.translate.state import Conversion, convert_state
 from .history.turns import read_history, to_markdown
 from .state.blob_header import FORMAT_VERSIONS
 from .state.whole_blobs import state_from_text, state_to_text

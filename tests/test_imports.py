@@ -233,7 +233,7 @@ HEAVY = (
     "goaitools_py.cli",
     "goaitools_py.seal",
     "goaitools_py.testing",
-    "goaitools_py.types.fields",
+    "goaitools_py.chat.fields",
     "goaitools_py.backends.openai_responses.dialect",
     "goaitools_py.backends.anthropic.dialect",
 )
@@ -279,7 +279,7 @@ LATER = (
     "goaitools_py.history.additions",
     "goaitools_py.history.rewrite.repair",
     "goaitools_py.state.state",
-    "goaitools_py.history.translate.state",
+    "goaitools_py.history.convert.state",
     "goaitools_py.backends.openai_chat.translate",
     "goaitools_py.base.display",
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from goaitools_py.cli.doctor_checks import _EXTRAS, _NEEDED
+from goaitools_py.cli.doctor import _EXTRAS, _NEEDED
 from tests._packages import NAME, ROOT, all_of, declared, distributions, extras_of, plain
 
 PACKAGE = ROOT / "goaitools_py"
@@ -29,7 +29,7 @@ OPTIONAL = {
     "types/usage.py": {"prices"},
     "seal/encrypted.py": {"crypto"},
     "serve": {"serve"},
-    "serve/redis_relay.py": {"redis"},
+    "serve/relay.py": {"redis"},
     "stores/clients.py": {"redis"},
     "stores/django.py": {"django"},
     "stores/migration_sql": {"sqlalchemy"},

@@ -38,7 +38,7 @@ from goaitools_py.backends import AnthropicBackend, OpenAIChatBackend
 from goaitools_py.backends.dialects import WIRES
 from goaitools_py.frontends import AskError
 from goaitools_py.frontends.bodies import part_of
-from goaitools_py.history.translate.state import convert_state
+from goaitools_py.history.convert.state import convert_state
 from goaitools_py.mcp import MCPTools
 from goaitools_py.output import Output
 from goaitools_py.states import state_from_messages

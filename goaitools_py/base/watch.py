@@ -5,9 +5,9 @@ Owns: this thread, and the times of its calls. Must never know: the watched work
 Two parts of the package use it. A blocking read has to end at a certain time: the timeout of a socket starts
 again with each read, and is fixed when a request begins. And a lease of a conversation has to be renewed.
 
-Other threads of the package run calls that have no time limit: `aside` (a whole post, a call of a store),
-`backends.http.deadlines` (a name lookup). This thread cannot do their work: it must never wait, and these
-calls wait.
+Other threads of the package run calls that have no time limit: `late_calls` (a whole post, a call of a
+store), `backends.http.deadlines` (a name lookup). This thread cannot do their work: it must never wait, and
+these calls wait.
 """
 
 from __future__ import annotations

@@ -34,7 +34,8 @@ from .signatures import keywords_written_out
 if TYPE_CHECKING:
     from ..output import Output
     from ..stores.base import AsyncStore
-    from ..types.fields import (
+    from .async_conversation import AsyncConversation
+    from .fields import (
         ChatFields,
         CompactFields,
         DefaultFields,
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
         SeriesFields,
         TurnFields,
     )
-    from .async_conversation import AsyncConversation
     from .kept.facade import Gate, PartsPlace, Save
 
 __all__ = ["AsyncChat"]

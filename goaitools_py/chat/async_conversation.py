@@ -31,8 +31,8 @@ from .signatures import keywords_written_out
 if TYPE_CHECKING:
     from ..output import Output
     from ..stores.base import Stored
-    from ..types.fields import ChatFields, CompactFields, NoFields, TurnFields
     from .async_turn import AsyncTurn
+    from .fields import ChatFields, CompactFields, NoFields, TurnFields
 
 __all__ = ["AsyncConversation"]
 

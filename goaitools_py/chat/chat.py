@@ -32,7 +32,8 @@ from .sync_turn import Turn
 if TYPE_CHECKING:
     from ..output import Output
     from ..stores.base import Store
-    from ..types.fields import (
+    from .conversation import Conversation
+    from .fields import (
         ChatFields,
         CompactFields,
         DefaultFields,
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
         SeriesFields,
         TurnFields,
     )
-    from .conversation import Conversation
     from .kept.facade import Gate, PartsPlace, Save
 
 __all__ = ["Chat"]

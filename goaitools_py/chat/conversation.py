@@ -32,7 +32,7 @@ from .signatures import keywords_written_out
 if TYPE_CHECKING:
     from ..output import Output
     from ..stores.base import Stored
-    from ..types.fields import ChatFields, CompactFields, NoFields, TurnFields
+    from .fields import ChatFields, CompactFields, NoFields, TurnFields
     from .sync_turn import Turn
 
 __all__ = ["Conversation"]

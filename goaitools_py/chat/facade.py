@@ -47,10 +47,10 @@ from .logs import LogContent, checked_content, logging_watch
 from .series import Series
 
 if TYPE_CHECKING:
-    from ..history.translate.entries import Loss
+    from ..history.convert.entries import Loss
     from ..output.wanted import Wanted
     from ..state.state import ConversationState
-    from ..types.fields import DefaultFields, NoFields
+    from .fields import DefaultFields, NoFields
     from .kept.facade import Save
 
 __all__ = ["Facade", "State"]
@@ -507,7 +507,7 @@ def _fresh_id() -> str:
 def _translated(
     state: ConversationState, source: Dialect, target: Dialect
 ) -> tuple[ConversationState, Sequence[Loss]]:
-    from ..history.translate.state import translated  # few chats meet a state of another provider API
+    from ..history.convert.state import translated  # few chats meet a state of another provider API
 
     return translated(state, source, target)
 

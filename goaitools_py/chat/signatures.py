@@ -60,11 +60,11 @@ class _Shown:
 
 
 def _parameters(declared: str, taken: set[str]) -> list[Parameter]:
-    """The keywords of a class of `types.fields`, in the order of `ChatOptions`."""
+    """The keywords of a class of `fields`, in the order of `ChatOptions`."""
     from inspect import Parameter
 
-    from ..types import fields
     from ..types.options import UNSET, ChatOptions
+    from . import fields
 
     table: dict[str, Any] = getattr(fields, declared).__annotations__
     return [

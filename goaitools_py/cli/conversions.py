@@ -22,7 +22,7 @@ from .text_output import add_json, add_out, put, refuse_existing, tell
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..history.translate.entries import Loss
+    from ..history.convert.entries import Loss
 
 __all__ = ["add_convert", "add_export", "add_import", "exported", "file_name", "write_new"]
 
@@ -151,8 +151,8 @@ def add_convert(commands: Any) -> None:
 
 def run_convert(args: argparse.Namespace) -> int:
     """Read the state, convert it, and write it."""
+    from ..history.convert.state import convert_state
     from ..history.info import inspect_state
-    from ..history.translate.state import convert_state
 
     with opened_source(args, changes=args.out is None) as source:
         found = inspect_state(source.blob, **source.opened).wire
@@ -175,7 +175,7 @@ def _losses(losses: Sequence[Loss], *, as_json: bool) -> Any:
     """Each loss with its turn for programs, and the sums for people."""
     if as_json:
         return [{"turn": loss.turn, "kind": loss.kind, "count": loss.count} for loss in losses]
-    from ..history.translate.entries import summary
+    from ..history.convert.entries import summary
 
     return [f"{kind} {count}" for kind, count in summary(losses).items()] or "none"
 

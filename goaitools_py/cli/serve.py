@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
     for name, package in (("starlette", "'goaitools-py[serve]'"), ("uvicorn", "uvicorn")):
         if find_spec(name) is None:
             raise OSError(f"goaitools serve needs {name}: pip install {package}")
-    from ..serve.page.guard import is_loopback
+    from ..serve.guard import is_loopback
     from ..serve.page.page_app import PageSettings
 
     only_loopback = is_loopback(args.host)
@@ -205,7 +205,7 @@ def _of_model(args: argparse.Namespace) -> _Opened:
 
 
 def _hosts(args: argparse.Namespace) -> tuple[str, ...]:
-    from ..serve.page.guard import is_host
+    from ..serve.guard import is_host
 
     for host in args.allow_host:
         if not is_host(host):

@@ -74,7 +74,7 @@ def _import(commands: Any) -> None:
 
 
 def _diff(commands: Any) -> None:
-    from .diff_command import add_to
+    from .branching import add_to
 
     add_to(commands)
 

@@ -26,12 +26,10 @@ from .base import (
     Trigger,
     first_of,
 )
-from .collapse import CollapseToolExchanges
 from .compactor import Compactor
-from .placeholders import ClearToolResults, DropMedia
-from .provider import ProviderCompaction
+from .placeholders import ClearToolResults, CollapseToolExchanges, DropMedia
 from .strategies import DropOldest, KeepRecentTurns, MiddleOut
-from .summary import Summarize
+from .summary import ProviderCompaction, Summarize
 from .triggers import ByteLimit, ColdCache, MessageLimit, PendingLimit, TokenLimit, TurnLimit, all_of, any_of
 from .turn_views import Piece, TurnView
 from .window import ContextWindow

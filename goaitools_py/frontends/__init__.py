@@ -11,9 +11,19 @@ from __future__ import annotations
 
 from .agui import AGUI
 from .aisdk import AISDK
-from .client_problems import Problem, ProblemError, problem_of
-from .event_frames import KEEP_ALIVE
-from .front_end import Ask, AskError, CarryingFrontEnd, FrontEnd, FrontStream, Shown, SnapshotFrontEnd
+from .bodies import KEEP_ALIVE
+from .front_end import (
+    Ask,
+    AskError,
+    CarryingFrontEnd,
+    FrontEnd,
+    FrontStream,
+    Problem,
+    ProblemError,
+    Shown,
+    SnapshotFrontEnd,
+    problem_of,
+)
 from .plain import PLAIN_JSON
 from .reply_pieces import Called, Piece, Reasoned, Returned, Said, Step, Waits, pieces_of, pieces_since
 

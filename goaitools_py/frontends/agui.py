@@ -36,9 +36,8 @@ from .agui_messages import (
     result_metadata,
     step_id,
 )
-from .client_problems import problem_of
-from .event_frames import HEADERS, frame, progress_of
-from .front_end import Ask, FrontEnd, FrontStream, Shown, SnapshotFrontEnd
+from .bodies import HEADERS, frame, progress_of
+from .front_end import Ask, FrontEnd, FrontStream, Shown, SnapshotFrontEnd, problem_of
 from .reply_pieces import Called, Piece, Reasoned, Returned, Said, Step, pieces_of_event
 
 __all__ = ["AGUI", "AGUIStream"]

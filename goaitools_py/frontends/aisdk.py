@@ -18,9 +18,8 @@ from ..types.answers import PendingCall
 from ..types.events import Compacted, ContextWarning, Event, ToolProgress, TurnCompleted, TurnStarted
 from ..types.result import ChatResult
 from .aisdk_messages import BAD_INPUT, input_of, is_inside, output_of, read_aisdk, ui_messages
-from .client_problems import problem_of
-from .event_frames import HEADERS, frame, progress_of, state_of
-from .front_end import Ask, CarryingFrontEnd, FrontEnd, FrontStream
+from .bodies import HEADERS, frame, progress_of, state_of
+from .front_end import Ask, CarryingFrontEnd, FrontEnd, FrontStream, problem_of
 from .reply_pieces import Called, Piece, Reasoned, Returned, Said, Step, Waits, pieces_of_event
 
 __all__ = ["AISDK", "UIMessageStream"]

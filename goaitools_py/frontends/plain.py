@@ -25,10 +25,20 @@ from ..types.events import Event, ToolProgress, TurnCompleted, TurnStarted
 from ..types.messages import Message, Part, Text
 from ..types.render import files_in
 from ..types.result import ChatResult
-from .bodies import MAX_ID_CHARACTERS, json_object, media_of, members_at, span_at, text_of, value_of
-from .client_problems import problem_of
-from .event_frames import HEADERS, frame, progress_of, state_of
-from .front_end import Ask, AskError, CarryingFrontEnd, FrontEnd, FrontStream
+from .bodies import (
+    HEADERS,
+    MAX_ID_CHARACTERS,
+    frame,
+    json_object,
+    media_of,
+    members_at,
+    progress_of,
+    span_at,
+    state_of,
+    text_of,
+    value_of,
+)
+from .front_end import Ask, AskError, CarryingFrontEnd, FrontEnd, FrontStream, problem_of
 from .reply_pieces import (
     Called,
     Piece,

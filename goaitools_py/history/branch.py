@@ -25,7 +25,7 @@ from ..state.state import ConversationState, closed_turns, dump_state, hard_limi
 from ..types.options import check_options
 from .archive_reading import is_undoable, newest_cut, undoable, undone
 from .rewrite.repair import REPAIRED, checked
-from .rewrite.unsign import UNSIGNED, unsigned_turns
+from .rewrite.rewritten import UNSIGNED, unsigned_turns
 
 __all__ = ["fork_state", "rewind_state", "undo_cut"]
 

@@ -60,7 +60,7 @@ from ..types.render import valid_text
 from .additions import MAX_METADATA_BYTES
 from .rewrite.mend import Entry, Mended, mended
 from .rewrite.repair import checked, noted
-from .rewrite.unsign import is_signed, unsigned_turns
+from .rewrite.rewritten import is_signed, unsigned_turns
 
 __all__ = ["import_goaitools_state", "state_from_messages", "state_messages", "state_of_entries"]
 

@@ -35,8 +35,8 @@ from ..state.state import (
     rebuild,
 )
 from ..types.errors import StateConflictError
-from .rewrite.unsign import is_signed, unsigned_turns
-from .translate.state import translated
+from .convert.state import translated
+from .rewrite.rewritten import is_signed, unsigned_turns
 
 __all__ = ["begun_at", "holds_state", "rebase_state"]
 

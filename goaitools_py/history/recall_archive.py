@@ -33,7 +33,7 @@ from typing import Any, Final
 from ..backends.base import Dialect
 from ..backends.read_entries import read_entries
 from ..base.values import Value, replace
-from ..compaction.recall_note import RECALL
+from ..compaction.compactor import RECALL
 from ..state.closed_turns import ClosedTurn, numbers_of
 from ..state.codec import Codec
 from ..state.media import shortened

@@ -34,10 +34,9 @@ from ..base import json_scan
 from ..base.values import replace
 from ..state.codec import BlobLimits, Codec
 from ..state.media_rows import media_weight
-from ..state.meta_segment import meta_bytes
 from ..state.parts import MEDIA
 from ..state.records import JournalCall, OpenTurn
-from ..state.segments import values_in
+from ..state.segments import meta_bytes, values_in
 from ..state.state import ConversationState, hard_limits, soft_limits, written
 from ..types.errors import StateTooLargeError
 from ..types.messages import Part, Text

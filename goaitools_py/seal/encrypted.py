@@ -12,9 +12,8 @@ from typing import Final, Literal
 
 from ..state.codec import DOMAIN, HEADER_BYTES, SUITE_AES_256_GCM, Binding, BlobLimits, authenticated, refused
 from ..state.frames import corrupt
-from .binding import bound_pieces, check_age, check_max_age, pae
 from .keys import Key, Keyring
-from .signed import check_keyring
+from .signed import bound_pieces, check_age, check_keyring, check_max_age, pae
 
 __all__ = ["Encrypted"]
 

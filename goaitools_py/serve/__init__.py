@@ -11,8 +11,7 @@ from ..base.advice import missing_extra_error
 try:
     from .app import ServeApp, serve
     from .identity import Caller, Refused
-    from .redis_relay import RedisRelay
-    from .relay import MemoryRelay, Opened, Relay, RelayLostError
+    from .relay import MemoryRelay, Opened, RedisRelay, Relay, RelayLostError
     from .serve_limits import ServeLimits
     from .stateless import Revisions, StatelessApp
 except ModuleNotFoundError as error:

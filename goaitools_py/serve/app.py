@@ -25,8 +25,8 @@ from ..frontends.bodies import MAX_ID_CHARACTERS
 from ..frontends.plain import pending_of, result_of
 from ..state.codec import SUITE_PLAIN, UNBOUND
 from ..stores.base import AsyncLeasing, AsyncListing, AsyncStopping, AsyncStore
+from .guard import checked_hosts, host_check, is_own_page
 from .history_view import TurnStatus, rows_of, shown_of, shown_pending
-from .hosts import checked_hosts, host_check, is_own_page
 from .http import (
     TURN_STATUS,
     Handler,

@@ -18,7 +18,7 @@ import msgspec
 
 from ..base.values import replace
 from ..frontends import KEEP_ALIVE, AskError, FrontEnd, FrontStream, Piece
-from ..frontends.event_frames import numbered
+from ..frontends.bodies import numbered
 from ..types.errors import GoAIToolsError
 from ..types.events import (
     Compacted,

@@ -33,7 +33,7 @@ from ..frontends import (
     ProblemError,
     problem_of,
 )
-from ..frontends.event_frames import state_of
+from ..frontends.bodies import state_of
 from ..frontends.plain import pending_of, result_of
 from ..open_turn.turn_ids import key_of, said_under
 from ..state.state import load_state
@@ -43,7 +43,7 @@ from ..types.events import TurnCompleted
 from ..types.messages import Part, Text, user
 from ..types.options import UNSET
 from ..types.turn_warnings import TurnWarning
-from .hosts import host_check
+from .guard import host_check
 from .http import Handler, json_response, problem_response, read_body, route
 from .hub import Hub
 from .identity import Caller, KeyFunction, NotTrusted, caller_of, checked_binding

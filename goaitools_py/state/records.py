@@ -183,7 +183,7 @@ MAX_MEDIA: Final = 256
 
 class Meta(Value, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """Facts of a conversation that can be read without its entries. Their size is bounded. Keys of a later
-    release stay beside them: see `meta_segment`.
+    release stay beside them: see `segments`.
 
     `created`: milliseconds since the epoch; `updated`: milliseconds after `created`.
     `messages`, `turns`: counts of the closed history; `processed`: every turn that was ever closed.

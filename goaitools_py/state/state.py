@@ -22,7 +22,6 @@ from .closed_turns import ClosedTurn, with_few_numbers
 from .codec import LIMITS, PLAIN, BlobLimits, Codec, check_limit, refused
 from .media import Media, Medium, cut_out
 from .media_rows import Written, media_of, resolved, with_rows
-from .meta_segment import meta_of, meta_segment
 from .parts import MEDIA, SEALED_HISTORY, Part
 from .records import RULES_VERSION, InboxItem, Meta, OpenTurn
 from .segments import (
@@ -31,6 +30,8 @@ from .segments import (
     check_values,
     entries_of,
     history_segment,
+    meta_of,
+    meta_segment,
     object_entries,
     spliceable,
     stored_segment,

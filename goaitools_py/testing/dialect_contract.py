@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from ..backends.base import Dialect
-from . import _contract_hostile, _contract_optional, _contract_replies, _contract_streams, _contract_writing
+from . import _contract_hostile, _contract_optional, _contract_replies, _contract_writing
 from ._contract import DialectCase, DialectCheck, DialectSamples, SampleError, SampleReply, described
 
 __all__ = ["DialectSamples", "SampleError", "SampleReply", "dialect_contract"]
@@ -35,7 +35,6 @@ __all__ = ["DialectSamples", "SampleError", "SampleReply", "dialect_contract"]
 _CHECKS: tuple[DialectCheck, ...] = (
     *_contract_writing.CHECKS,
     *_contract_replies.CHECKS,
-    *_contract_streams.CHECKS,
     *_contract_hostile.CHECKS,
     *_contract_optional.CHECKS,
 )

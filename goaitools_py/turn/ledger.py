@@ -24,7 +24,7 @@ from ..backends.base import Dialect
 from ..base.run_twice import run_twice
 from ..base.values import Value, replace
 from ..history.archive_keeping import Retention
-from ..history.rewrite.unsign import unsign, unsign_open
+from ..history.rewrite.rewritten import unsign, unsign_open
 from ..open_turn import journal, steps
 from ..open_turn.acts import Begun
 from ..open_turn.meter import server_window

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
-from ..compaction.recall_note import RECALL
+from ..compaction.compactor import RECALL
 from ..tools import Tool, ToolContext
 from ..types.errors import ToolError
 from .flow import Flow, ReadParts

@@ -27,7 +27,7 @@ from ..compaction.base import (
     name_of,
     of_turns,
 )
-from ..compaction.recall_note import is_only_note_removed, with_recall_note
+from ..compaction.compactor import is_only_note_removed, with_recall_note
 from ..compaction.turn_views import TurnView
 from ..history.archive_keeping import without_oldest
 from ..history.rewrite.backoff import CompactorQuestions, has_rested, resting, woken
@@ -40,7 +40,7 @@ from ..history.rewrite.cut import (
     limit_cut,
     removed_turns,
 )
-from ..history.rewrite.unsign import is_signed
+from ..history.rewrite.rewritten import is_signed
 from ..open_turn.meter import gauge_of
 from ..state.state import ConversationState, closed_entries
 from ..types.errors import CheckpointError, StateTooLargeError

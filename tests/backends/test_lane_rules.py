@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from goaitools_py.backends import BackendError
 from goaitools_py.backends.base import ModelRequest
 from goaitools_py.backends.http import heads as post_heads
-from goaitools_py.backends.http import lines
+from goaitools_py.backends.http import sdk as _sdk
 from goaitools_py.backends.http.async_fast_post import AsyncFastPost, AsyncRecordingClient
 from goaitools_py.backends.http.fast_post import FastPost, RecordingClient
 from goaitools_py.backends.http.heads import ClientDefaults
@@ -586,14 +586,14 @@ def test_a_client_that_nobody_has_is_gone_at_once(edge: Any, monkeypatch: pytest
     """Its connections do not wait until somebody collects garbage."""
     made: list[weakref.ref[Any]] = []
     counted = Counted(monkeypatch)
-    make = lines._made
+    make = _sdk._made
 
     def noted(sdk: Any, options: Any, http_client: Any) -> Any:
         client = make(sdk, options, http_client)
         made.extend((weakref.ref(client), weakref.ref(http_client), weakref.ref(http_client._behind)))
         return client
 
-    monkeypatch.setattr(lines, "_made", noted)
+    monkeypatch.setattr(_sdk, "_made", noted)
     gc.collect()
     gc.disable()
     try:

@@ -20,7 +20,7 @@ import pytest
 
 from goaitools_py import DeadlineExceededError, ProviderUnavailableError, Timeouts, TurnError
 from goaitools_py.backends.http.deadlines import SDK_LIMITS, DeadlineClient, until
-from goaitools_py.base import aside
+from goaitools_py.base import late_calls
 
 from ._clients import CLIENTS, backend_over, close_client
 
@@ -96,7 +96,7 @@ ANSWERS = {
 
 @pytest.fixture(autouse=True)
 def _threads_end_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aside, "IDLE_SECONDS", 0.02)
+    monkeypatch.setattr(late_calls, "IDLE_SECONDS", 0.02)
 
 
 def _wait_for_those_left() -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import goaitools_py
-from goaitools_py.cli import doctor_checks as checks
+from goaitools_py.cli import doctor as checks
 from goaitools_py.cli import main
 from goaitools_py.cli.store_urls import lacking_limit
 from goaitools_py.stores import MemoryStore, SQLiteStore, Stored

@@ -18,7 +18,7 @@ import pytest
 from goaitools_py import PLAIN, UNBOUND, Chat, Compactor, KeepRecentTurns, TurnLimit, event, tool, user
 from goaitools_py.base.values import replace
 from goaitools_py.cli import main
-from goaitools_py.cli.state_page import page
+from goaitools_py.cli.inspect import page
 from goaitools_py.cli.state_report import Style, TurnBar, bars_of, info_facts, picture_lines, style_for
 from goaitools_py.history.info import StateInfo
 from goaitools_py.seal import Encrypted, Key, Keyring, Signed, rewrap

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from goaitools_py.base import aside
-from goaitools_py.base.aside import call_with_timeout
+from goaitools_py.base import late_calls
+from goaitools_py.base.late_calls import call_with_timeout
 from goaitools_py.base.process import PerProcess
 
 Idle = PerProcess[list[Any]]
@@ -29,10 +29,10 @@ def never(value: object) -> None:
 def idle(monkeypatch: pytest.MonkeyPatch) -> Iterator[Idle]:
     """The threads that wait for a call: none at first. They wait for long, and end with the test."""
     idle = Idle(lambda inherited: [])
-    monkeypatch.setattr(aside, "IDLE_SECONDS", 60.0)
-    monkeypatch.setattr(aside, "_idle", idle)
+    monkeypatch.setattr(late_calls, "IDLE_SECONDS", 60.0)
+    monkeypatch.setattr(late_calls, "_idle", idle)
     yield idle
-    monkeypatch.setattr(aside, "IDLE_SECONDS", 0.01)
+    monkeypatch.setattr(late_calls, "IDLE_SECONDS", 0.01)
     for worker in tuple(idle.get()):
         idle.get().remove(worker)
         worker.begin((lambda: None, lambda: None))
@@ -131,7 +131,7 @@ def test_a_thread_that_is_late_comes_back(idle: Idle) -> None:
 
 def test_a_thread_without_calls_ends(idle: Idle, monkeypatch: pytest.MonkeyPatch) -> None:
     """And the next call has another one."""
-    monkeypatch.setattr(aside, "IDLE_SECONDS", 0.01)
+    monkeypatch.setattr(late_calls, "IDLE_SECONDS", 0.01)
 
     thread = _thread_of_a_call()
     thread.join(60)
@@ -143,7 +143,7 @@ def test_a_thread_without_calls_ends(idle: Idle, monkeypatch: pytest.MonkeyPatch
 
 def test_threads_that_end_lose_no_call(idle: Idle, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each call is answered, also one that comes in the moment in which its thread gives up."""
-    monkeypatch.setattr(aside, "IDLE_SECONDS", 0.0005)
+    monkeypatch.setattr(late_calls, "IDLE_SECONDS", 0.0005)
     pauses = random.Random(7)
     wrong: list[int] = []
 

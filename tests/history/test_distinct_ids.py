@@ -14,7 +14,7 @@ import zstandard
 from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.backends.protocols import ViewsHistory
 from goaitools_py.base.values import replace
-from goaitools_py.history.translate.state import translated
+from goaitools_py.history.convert.state import translated
 from goaitools_py.state.state import closed_turns, load_state, rebuild
 from goaitools_py.states import (
     convert_state,

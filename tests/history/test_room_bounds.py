@@ -13,9 +13,8 @@ from goaitools_py.base.values import replace
 from goaitools_py.open_turn.room import size_of, written_size
 from goaitools_py.open_turn.steps import close_turn
 from goaitools_py.state.codec import LIMITS, PLAIN
-from goaitools_py.state.meta_segment import meta_bytes
 from goaitools_py.state.row_codec import iteration_facts
-from goaitools_py.state.segments import values_of_lines
+from goaitools_py.state.segments import meta_bytes, values_of_lines
 from goaitools_py.state.state import ConversationState, load_state, written
 from goaitools_py.testing import Calls, ScriptedBackend
 

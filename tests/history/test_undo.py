@@ -14,7 +14,7 @@ from goaitools_py.base.values import replace
 from goaitools_py.history.archive_keeping import Retention
 from goaitools_py.history.archive_reading import archive_of, is_undoable, undone
 from goaitools_py.history.rewrite.repair import repaired
-from goaitools_py.history.rewrite.unsign import is_signed, unsign
+from goaitools_py.history.rewrite.rewritten import is_signed, unsign
 from goaitools_py.seal import Encrypted, Key, Keyring, Signed
 from goaitools_py.state.codec import LIMITS
 from goaitools_py.state.state import ConversationState, closed_turns, dump_state, load_state

@@ -22,7 +22,7 @@ from goaitools_py import (
     event,
     tool,
 )
-from goaitools_py.chat.kept import lease as leases
+from goaitools_py.chat.kept import row_lease as leases
 from goaitools_py.stores import AsyncMemoryStore, LeaseHeldError, MemoryStore
 from goaitools_py.testing import Calls, ScriptedBackend
 

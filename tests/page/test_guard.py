@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from goaitools_py.serve.page.guard import SCRIPTS, cookie_of
+from goaitools_py.serve.guard import SCRIPTS, cookie_of
 from goaitools_py.stores import AsyncMemoryStore
 
 from ._pages import paged, said

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from goaitools_py.seal import Encrypted, Key, Keyring, Signed
-from goaitools_py.seal.binding import pae
 from goaitools_py.seal.keys import hkdf
+from goaitools_py.seal.signed import pae
 
 from . import _second
 

@@ -22,7 +22,7 @@ from goaitools_py import (
     tool,
 )
 from goaitools_py.base.values import replace
-from goaitools_py.history.redact.strip_unknown import known_record, strip_unknown
+from goaitools_py.history.redact.rows import known_record, strip_unknown
 from goaitools_py.open_turn import journal
 from goaitools_py.seal import Encrypted, Key, Keyring, Signed, rewrap
 from goaitools_py.state.closed_turns import FACTS

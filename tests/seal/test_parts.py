@@ -22,7 +22,7 @@ from goaitools_py import (
     event,
 )
 from goaitools_py.base.values import replace
-from goaitools_py.history.redact.strip_unknown import strip_unknown
+from goaitools_py.history.redact.rows import strip_unknown
 from goaitools_py.seal import BlobLimits, Encrypted, Key, Keyring, Plain, Signed, rewrap
 from goaitools_py.state import parts as parts_module
 from goaitools_py.state.blob_header import peek

@@ -17,10 +17,10 @@ from goaitools_py.chat.kept import changes, facade, privacy, row, row_parts
 from goaitools_py.chat.kept.stop_requests import StopWatch
 from goaitools_py.chat.kept.turn import KeptTurn
 from goaitools_py.history.branch import rewind_state
+from goaitools_py.history.convert import state as conversion
 from goaitools_py.history.redact import redaction
 from goaitools_py.history.redact.redaction import Redaction
 from goaitools_py.history.rewrite import cut
-from goaitools_py.history.translate import state as conversion
 from goaitools_py.open_turn import given_answers, steps, turn_ids
 from goaitools_py.state.state import dump_state, load_state
 from goaitools_py.turn import fallback

@@ -24,7 +24,6 @@ from goaitools_py.testing import (
     _contract_hostile,
     _contract_optional,
     _contract_replies,
-    _contract_streams,
     _contract_writing,
     dialect_contract,
 )
@@ -264,13 +263,7 @@ def _kept_beside_nothing(without_calls: Any, reply: Reply) -> Reply:
 
 _numbers = itertools.count()
 
-W, R, S, H, P = (
-    _contract_writing,
-    _contract_replies,
-    _contract_streams,
-    _contract_hostile,
-    _contract_optional,
-)
+W, R, H, P = _contract_writing, _contract_replies, _contract_hostile, _contract_optional
 
 BROKEN: list[tuple[DialectCheck, Any, str]] = [
     (W._names, Bent(wire=lambda _: ""), "wire is ''"),
@@ -410,27 +403,27 @@ BROKEN: list[tuple[DialectCheck, Any, str]] = [
         ),
         "with its results: messages[1]: tool_calls[0]: needs an id",
     ),
-    (S._twins, streaming(finish=lambda f: replace(f(), text=f().text[1:])), "says another text or calls"),
-    (S._twins, streaming(finish=lambda f: replace(f(), reasoning="x")), "one body gives"),
-    (S._twins, streaming(feed=lambda f, c: f(c)[1:]), "do not join to the reply's text"),
-    (S._any_cut, streaming(feed=per_chunk), "cut after byte"),
-    (S._early_end, streaming(finish=always_whole), "and finish() took it for a reply"),
-    (S._early_end, streaming(partial_text=lambda _: ""), "and the text deltas joined are"),
+    (R._twins, streaming(finish=lambda f: replace(f(), text=f().text[1:])), "says another text or calls"),
+    (R._twins, streaming(finish=lambda f: replace(f(), reasoning="x")), "one body gives"),
+    (R._twins, streaming(feed=lambda f, c: f(c)[1:]), "do not join to the reply's text"),
+    (R._any_cut, streaming(feed=per_chunk), "cut after byte"),
+    (R._early_end, streaming(finish=always_whole), "and finish() took it for a reply"),
+    (R._early_end, streaming(partial_text=lambda _: ""), "and the text deltas joined are"),
     (
-        S._early_end,
+        R._early_end,
         Bent(decoder=lambda d: BentDecoder(d(), {"finish": lambda f: _protocol(f)})),
         "kind 'protocol'",
     ),
-    (S._done, streaming(is_done=lambda _: False), "is_done is false at the end of the stream"),
-    (S._done, streaming(is_done=lambda _: True), "is_done is true before anything came"),
+    (R._done, streaming(is_done=lambda _: False), "is_done is false at the end of the stream"),
+    (R._done, streaming(is_done=lambda _: True), "is_done is true before anything came"),
     (
-        S._done,
+        R._done,
         streaming(finish=lambda f: replace(f(), id=str(next(_numbers)))),
         "finish() said something else when it was asked again",
     ),
-    (S._apart, pooled(), "read at the same time as others, a stream raised ProtocolFault"),
-    (S._error_events, streaming(feed=swallowed), "in one piece: no exception"),
-    (S._error_events, streaming(feed=lambda f, c: _protocol(f, c)), "wanted kind 'unavailable'"),
+    (R._apart, pooled(), "read at the same time as others, a stream raised ProtocolFault"),
+    (R._error_events, streaming(feed=swallowed), "in one piece: no exception"),
+    (R._error_events, streaming(feed=lambda f, c: _protocol(f, c)), "wanted kind 'unavailable'"),
     (H._statuses, Bent(fault=lambda f, *a: replace(f(*a), kind="rejected")), "wanted 'auth', got 'rejected'"),
     (H._statuses, Bent(fault=lambda f, *a: replace(f(*a), retryable=True)), "retryable must be False"),
     (H._statuses, Bent(fault=lambda f, s, h, b: replace(f(s, h, b), code=str(b))), "code must be a name"),
@@ -504,7 +497,7 @@ def test_a_broken_dialect_is_caught(check: DialectCheck, dialect: Dialect, findi
 
 def test_every_check_is_seen_to_fail() -> None:
     """No check is in the contract that no broken dialect of this module falls foul of."""
-    checks = [check for module in (W, R, S, H, P) for check in module.CHECKS]
+    checks = [check for module in (W, R, H, P) for check in module.CHECKS]
 
     assert {check.wants for check in checks} == {check.wants for check, _, _ in BROKEN}
 

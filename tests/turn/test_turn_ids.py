@@ -264,7 +264,7 @@ def test_sixty_four_long_replies_fit_into_the_meta_data(face: Any, wire: str, ki
 
 
 def _meta_bytes(state: bytes) -> int:
-    from goaitools_py.state.meta_segment import meta_segment
+    from goaitools_py.state.segments import meta_segment
 
     loaded = load_state(state)
     return meta_segment(loaded.meta, loaded.extras).raw_len

@@ -22,7 +22,7 @@ from goaitools_py import (
     user,
 )
 from goaitools_py.chat.facade import State
-from goaitools_py.types.fields import ChatFields
+from goaitools_py.chat.fields import ChatFields
 
 PICTURE = Image.from_url("https://example.org/map.png")
 

@@ -1,20 +1,36 @@
-"""Describes an SDK and its clients for an edge.
+"""Describes an SDK for an edge, makes its clients, and decides how a body is posted with each.
 
-Owns: the `Sdk` protocol, and the options of a connection. Must never know: how a body is sent.
+Owns: the `Sdk` protocol, the options of a connection, which HTTP client is used, and whether posts take the
+short way (`fast_post`). Must never know: which SDK it is, or the meaning of a body.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import httpx2
 
 from ..base import ModelRequest
+from ..dialects import is_plain_loopback
+from .async_fast_post import AsyncFastPost, AsyncRecordingClient
+from .fast_post import FastPost, RecordingClient
+from .heads import ClientDefaults
 
-__all__ = ["ClientOptions", "Sdk", "SdkClient", "SdkErrors", "refuse_options"]
+__all__ = [
+    "ClientOptions",
+    "Line",
+    "Sdk",
+    "SdkClient",
+    "SdkErrors",
+    "async_line",
+    "callers_line",
+    "refuse_options",
+    "sync_line",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,3 +139,106 @@ def refuse_options(options: ClientOptions) -> None:
     unused = [name for name, value in named.items() if value is not None]
     if unused:
         raise TypeError(f"client= is used as it is; set {', '.join(unused)} on that client instead")
+
+
+# ----------------------------------------------------------------------------------------------- clients
+
+
+class Line(Generic[_Client]):
+    """An SDK's client, and how a body is posted with it: by its own `post`, or by a cheaper one.
+
+    Attributes:
+        client: The client.
+        http_client: The HTTP client that it sends through; None if the client is the caller's own.
+        post: As the client's `post`.
+    """
+
+    __slots__ = ("client", "http_client", "post")
+
+    def __init__(self, client: _Client, http_client: object, post: Callable[..., Any]) -> None:
+        self.client = client
+        self.http_client = http_client
+        self.post = post
+
+
+def callers_line(sdk: Sdk[_Client], options: ClientOptions) -> Line[_Client]:
+    """The caller's own client. Raises `TypeError` if it cannot be used."""
+    client = sdk.checked(options)
+    return Line(client, None, client.post)
+
+
+def sync_line(sdk: Sdk[_Client], options: ClientOptions) -> Line[_Client]:
+    """A new client. Raises `ValueError` without credentials, `TypeError` for an HTTP client that cannot be
+    used."""
+    http_client = _http_client(sdk, options)
+    if not _is_plain(sdk, options, http_client):
+        client = _made(sdk, options, http_client)
+        return Line(client, http_client, client.post)
+    client = _made(sdk, options, RecordingClient(http_client))
+    return Line(client, http_client, FastPost(client, http_client, _client_defaults(sdk, options)).post)
+
+
+def async_line(sdk: Sdk[_Client], options: ClientOptions) -> Line[_Client]:
+    """As `sync_line`, for an async SDK."""
+    http_client = _async_http_client(sdk, options)
+    if not _is_plain(sdk, options, http_client):
+        client = _made(sdk, options, http_client)
+        return Line(client, http_client, client.post)
+    client = _made(sdk, options, AsyncRecordingClient(http_client))
+    return Line(client, http_client, AsyncFastPost(client, http_client, _client_defaults(sdk, options)).post)
+
+
+def _made(sdk: Sdk[_Client], options: ClientOptions, http_client: object) -> _Client:
+    named = {"base_url": options.base_url, "api_key": options.api_key, "http_client": http_client}
+    given = {name: value for name, value in named.items() if value is not None}
+    return sdk.make({**given, **options.client_options})
+
+
+def _is_plain(sdk: Sdk[Any], options: ClientOptions, http_client: object) -> bool:
+    """True if a client's posts differ only in parts that are known here.
+
+    Code that fetches a key, or signs, may give another header for each request. An unknown option may change
+    every part.
+    """
+    build = getattr(getattr(http_client, "build_request", None), "__func__", None)
+    return (
+        not callable(options.api_key)
+        and options.client_options.keys() <= sdk.plain_options
+        and build is httpx2.Client.build_request
+    )
+
+
+def _client_defaults(sdk: Sdk[Any], options: ClientOptions) -> ClientDefaults:
+    given = options.client_options
+    return ClientDefaults(given.get("default_headers"), given.get("default_query"), sdk.log)
+
+
+def _http_client(sdk: Sdk[Any], options: ClientOptions) -> httpx2.Client:
+    """The caller's HTTP client, over a bridge if it is a classic one; without one, the SDK's default."""
+    if options.http_client is None:
+        return sdk.http_class(**_way_out(sdk, options))  # type: ignore[no-any-return]
+    if isinstance(options.http_client, httpx2.Client):
+        return options.http_client
+    from .transport import bridge
+
+    return bridge(options.http_client)
+
+
+def _async_http_client(sdk: Sdk[Any], options: ClientOptions) -> httpx2.AsyncClient:
+    """As `_http_client`. Only this function chooses the default connection pool of an event loop."""
+    if options.http_client is None:
+        return sdk.http_class(**_way_out(sdk, options))  # type: ignore[no-any-return]
+    if isinstance(options.http_client, httpx2.AsyncClient):
+        return options.http_client
+    from .async_transport import bridge_async
+
+    return bridge_async(options.http_client)
+
+
+def _way_out(sdk: Sdk[Any], options: ClientOptions) -> dict[str, Any]:
+    # A proxy that the environment names cannot reach a server on this machine's loopback. `httpx2` ignores
+    # the environment without `trust_env`. The anthropic SDK before 2.14 reads it itself, and only a mount
+    # overrides that.
+    if is_plain_loopback(options.base_url or os.environ.get(sdk.base_url_variable)):
+        return {"trust_env": False, "mounts": {"http://": None}}
+    return {}

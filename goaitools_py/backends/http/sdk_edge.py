@@ -1,33 +1,201 @@
 """Posts bodies through an official SDK, sync and async.
 
-Owns: the life of an SDK's clients, one post, and its deadline.
-Must never know: which SDK it is (an `Sdk` says), the content of a body, how often to retry.
+Owns: the life of an SDK's clients (one for each process, and in async code for each event loop), one post and
+its deadline, and the warm-up. Must never know: which SDK it is (an `Sdk` says), the content of a body, how
+often to retry.
 
 Bodies are sent as ``content=`` bytes. So an SDK's credentials, headers, connection pool and error classes are
 used, but not its typed requests, which walk through every message of the history on every call.
 `tests/backends/test_sdk_pins.py` has a test for each behaviour of the SDKs that the edges rely on.
+
+After a fork, parent and child have the same open connections, and each would read replies to the other's
+requests. So a child does not use a client that has sent anything. It does not close it either: that may send
+a goodbye on a connection that the parent still uses. A client that has sent nothing has no connection yet,
+and parent and child may both use it.
+
+With their first request both SDKs import more of themselves and look at the platform. With its first
+connection the HTTP client imports its event loop. Together this takes tens of milliseconds. So a warm-up
+posts once to a server in this process.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 import httpx2
 
-from ...base.aside import call_with_timeout
+from ...base.late_calls import call_with_timeout
+from ...base.process import PerProcess
 from ..base import BackendError, ModelRequest
 from ..dialects import host_of
-from .clients import ClientOfProcess, ClientsOfLoops
 from .deadlines import DeadlineClient, until
 from .exchange import HttpAsyncExchange, HttpExchange, bounded_timeout, let_body_take, wire_errors
 from .failures import MAX_REDIRECTS, redirected
-from .lines import Line, async_line, callers_line, sync_line
-from .rehearsal import rehearse
-from .sdk import ClientOptions, Sdk, SdkClient
+from .sdk import ClientOptions, Line, Sdk, SdkClient, async_line, callers_line, sync_line
 
-__all__ = ["AsyncSdkEdge", "SdkEdge"]
+__all__ = ["AsyncSdkEdge", "ClientOfProcess", "ClientsOfLoops", "SdkEdge", "rehearse"]
+
+C = TypeVar("C")
+
+
+def _refused() -> BackendError:
+    return BackendError("the client was used before this process was forked", kind="forked")
+
+
+class _Held(Generic[C]):
+    """A client, or None between `pop` and the next use."""
+
+    __slots__ = ("client", "lock", "was_used")
+
+    def __init__(self, client: C) -> None:
+        self.client: C | None = client
+        self.lock = threading.Lock()
+        self.was_used = False
+
+
+def _held(first: C, make: Callable[[], C] | None, before: _Held[C] | None) -> _Held[C]:
+    if before is None:
+        return _Held(first)
+    if not before.was_used and before.client is not None:
+        return before
+    if make is None:
+        raise _refused()
+    return _Held(make())
+
+
+class ClientOfProcess(Generic[C]):
+    """One client for each process.
+
+    Args:
+        first: The client of this process.
+        make: Makes one for a child of a fork; None if the client is the caller's own.
+    """
+
+    def __init__(self, first: C, make: Callable[[], C] | None) -> None:
+        self._make = make
+        self._held = PerProcess[_Held[C]](partial(_held, first, make))
+        self._held.get()
+
+    def get(self) -> C:
+        """The client for a request.
+
+        Raises:
+            BackendError: It was used before a fork, and a new one cannot be made (kind "forked").
+        """
+        held = self._held.get()
+        held.was_used = True
+        client = held.client
+        return self._anew(held) if client is None else client
+
+    def pop(self) -> C | None:
+        """Forget this process's client, so that the next use makes another one. None if this process has no
+        client, or if no other can be made."""
+        held = self._held.peek()
+        if held is None or self._make is None:
+            return None
+        with held.lock:
+            client, held.client = held.client, None
+        return client
+
+    def _anew(self, held: _Held[C]) -> C:
+        with held.lock:
+            if held.client is None:
+                assert self._make is not None  # `pop` makes sure of it
+                held.client = self._make()
+            return held.client
+
+
+class _Loops(Generic[C]):
+    """The clients of one process. An async client belongs to the loop that opened its connections."""
+
+    def __init__(self, spare: C | None) -> None:
+        self.lock = threading.Lock()
+        self.spare = spare
+        self.clients: dict[asyncio.AbstractEventLoop, C] = {}
+
+
+def _loops(first: C, before: _Loops[C] | None) -> _Loops[C]:
+    return _Loops(first if before is None else before.spare)
+
+
+class ClientsOfLoops(Generic[C]):
+    """A client for each event loop of each process.
+
+    Args:
+        first: The first client. No loop has used it yet.
+        make: Makes another one.
+    """
+
+    def __init__(self, first: C, make: Callable[[], C]) -> None:
+        self._make = make
+        self._loops = PerProcess[_Loops[C]](partial(_loops, first))
+        self._loops.get()
+
+    def get(self) -> C:
+        """The running loop's client."""
+        loop, loops = asyncio.get_running_loop(), self._loops.get()
+        with loops.lock:
+            if loop not in loops.clients:
+                # Weak keys would not do: an open connection keeps its loop alive, also a closed one.
+                loops.clients = {known: c for known, c in loops.clients.items() if not known.is_closed()}
+                spare, loops.spare = loops.spare, None
+                loops.clients[loop] = self._make() if spare is None else spare
+            return loops.clients[loop]
+
+    def is_ready(self) -> bool:
+        """True if `get` does not have to make a client."""
+        loop, loops = asyncio.get_running_loop(), self._loops.get()
+        with loops.lock:
+            return loop in loops.clients or loops.spare is not None
+
+    def keep(self, client: C) -> None:
+        """Make this the running loop's client, if it does not have one."""
+        loop, loops = asyncio.get_running_loop(), self._loops.get()
+        with loops.lock:
+            loops.clients.setdefault(loop, client)
+
+    def pop(self) -> C | None:
+        """Forget the running loop's client and return it; None without one."""
+        loops = self._loops.get()
+        with loops.lock:
+            return loops.clients.pop(asyncio.get_running_loop(), None)
+
+
+# ------------------------------------------------------------------------------------------- the warm-up
+
+
+_WARM_ANSWER = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
+)
+
+
+def rehearse(post: Callable[[str], Awaitable[object]]) -> None:
+    """Run `post` once with the address of a server on the loopback. Without a loopback it does nothing.
+
+    It starts an event loop. Where one runs already, call it in another thread.
+    """
+    with contextlib.suppress(OSError):
+        asyncio.run(_posted_once(post))
+
+
+async def _posted_once(post: Callable[[str], Awaitable[object]]) -> None:
+    server = await asyncio.start_server(_answered, "127.0.0.1", 0)
+    async with server:
+        await post(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+
+
+async def _answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(_WARM_ANSWER)
+        await writer.drain()
+    writer.close()
+
 
 _Client = TypeVar("_Client", bound=SdkClient)
 

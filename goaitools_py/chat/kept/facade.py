@@ -39,10 +39,10 @@ from ...types.result import CompactionReport
 from . import changes
 from .changes import KeptCompaction
 from .full_row import shows_title
-from .lease import AsyncRenewal, Renewal
 from .privacy import KeptPrivacy, erasing, redacting
 from .row import Row
 from .row_calls import RowSettings
+from .row_lease import AsyncRenewal, Renewal
 from .stop_requests import running_flow, stop_flow
 from .turn import KeptTurn
 

@@ -40,8 +40,7 @@ from ..session_steps import (
     drive_async,
 )
 from ..summary_lines import HeaderFacts, header_lines, transcript
-from .board import Board
-from .widgets import Card, ListScreen, PromptBox, QuestionScreen
+from .widgets import Board, Card, ListScreen, PromptBox, QuestionScreen
 
 if TYPE_CHECKING:
     from ... import AsyncChat, AsyncTurn, ChatResult

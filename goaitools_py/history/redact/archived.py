@@ -23,7 +23,7 @@ from ...state.state import ConversationState, hard_limits
 from ...state.turn_rows import turn_columns
 from ..archive_reading import whole_record
 from ..archive_records import Record, check_archive, part_of, record_digest, records_of
-from .strip_unknown import known_record
+from .rows import known_record
 
 __all__ = ["ArchivedCut", "cuts_of", "with_cuts"]
 

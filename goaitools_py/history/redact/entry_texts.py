@@ -14,6 +14,16 @@ from contextlib import suppress
 from typing import Final
 from urllib.parse import quote, unquote
 
+from ...backends.read_entries import (
+    CALLERS_OWN,
+    TEXT_PARTS,
+    is_id,
+    is_media_text,
+    is_sealed,
+    is_word,
+    is_words_key,
+    placeholder_type,
+)
 from ...base import json_scan
 from . import json_tree
 from .json_tree import Edits, Node
@@ -201,7 +211,7 @@ class Redactor:
             kind = _said(node.member("type"))
             if self._is_named_medium(node, kind):
                 text = quoted(self.finder.replacement)
-                edits.put(node, f'{{"type":"{json_tree.placeholder_type(kind)}","text":"{text}"}}')
+                edits.put(node, f'{{"type":"{placeholder_type(kind)}","text":"{text}"}}')
                 return
             for name, item in node.members():
                 self._key(name, edits)
@@ -211,7 +221,7 @@ class Redactor:
         if not item.has_hits and not item.may_have_runs:
             return
         key = name.said
-        if key in json_tree.CALLERS_OWN and item.kind in ("object", "array"):
+        if key in CALLERS_OWN and item.kind in ("object", "array"):
             self._content(item, edits)
         else:
             self._structure(item, key, kind, edits)
@@ -219,7 +229,7 @@ class Redactor:
     def _parts(self, node: Node, key: str, kind: str, edits: Edits) -> None:
         """An array. Texts of parts side by side are also searched as one text."""
         run: list[Node] = []
-        for item in node.plain_texts(json_tree.TEXT_PARTS):
+        for item in node.plain_texts(TEXT_PARTS):
             if isinstance(item, list):
                 run += item
                 continue
@@ -274,21 +284,21 @@ class Redactor:
             return
         said = node.said
         spans = self.finder.spans(said)
-        if spans and json_tree.is_words_key(said):
+        if spans and is_words_key(said):
             self.kept += len(spans)
         elif spans:
             self._string(node, edits, self.text)
 
     def _member(self, key: str, said: str, kind: str) -> str:
         """A string in the place of a member."""
-        if json_tree.is_word(key, said, kind):
+        if is_word(key, said, kind):
             self.kept += len(self.finder.spans(said))
             return said
-        if json_tree.is_id(key) or (key == "name" and _SAFE.fullmatch(said)):
+        if is_id(key) or (key == "name" and _SAFE.fullmatch(said)):
             return self.id(said)
-        if key in json_tree.SEALED or (key == "data" and kind == "redacted_thinking"):
+        if is_sealed(key, kind):
             return said
-        if json_tree.is_media_text(key, said, kind):
+        if is_media_text(key, said, kind):
             return self._medium(said)
         if key == "arguments":
             return self.arguments(said)
@@ -330,7 +340,7 @@ class Redactor:
     def _is_named_medium(self, node: Node, kind: str) -> bool:
         """True for a medium that is only an address, if the address matches. Another address would not
         lead anywhere, and the provider would refuse the request."""
-        if json_tree.placeholder_type(kind) is None:
+        if placeholder_type(kind) is None:
             return False
         found = [
             said
@@ -360,7 +370,7 @@ def _may_be_medium(value: str) -> bool:
 def _text_of_part(members: Iterable[tuple[Node, Node]]) -> Node | None:
     """The string of a part that is text; None for another part."""
     said, kind = json_tree.picked(members, "text", "type")
-    is_text = said is not None and said.kind == "string" and _said(kind) in json_tree.TEXT_PARTS
+    is_text = said is not None and said.kind == "string" and _said(kind) in TEXT_PARTS
     return said if is_text else None
 
 

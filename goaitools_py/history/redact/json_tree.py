@@ -1,16 +1,12 @@
 """JSON text as a tree of places, so that single strings of it can be replaced.
 
-Owns: the places of the values in a JSON text that may have to change, the text with new values there, and
-which strings are content and which are words of the provider API. Must never know: the new text of a string,
-or the pattern of a search.
+Owns: the places of the values in a JSON text that may have to change, and the text with new values there.
+Must never know: the new text of a string, the pattern of a search, or a member of a provider API.
 
 All other text stays character for character: white space, escapes, the digits of numbers, repeated members.
 
 A text may have a million values, and a tree of them all would take gigabytes. So a node is made when the
 caller asks for it. The caller asks only for nodes that hold a *hit*: a string or a number to change.
-
-A word of the provider API, such as ``role`` or ``"user"``, is public, and an entry without it could not be
-sent. So it stays. An id or the name of a tool is content, but it has to keep its shape.
 """
 
 from __future__ import annotations
@@ -26,18 +22,10 @@ from typing import Final, Literal, NoReturn, TypeAlias
 from ...base import json_scan
 
 __all__ = [
-    "CALLERS_OWN",
-    "SEALED",
-    "TEXT_PARTS",
     "Edits",
     "Node",
-    "is_id",
-    "is_media_text",
-    "is_word",
-    "is_words_key",
     "parsed",
     "picked",
-    "placeholder_type",
 ]
 
 _Kind: TypeAlias = Literal["object", "array", "string", "literal"]
@@ -287,76 +275,3 @@ def _containers(text: str) -> tuple[array[int], array[int]]:
         else:
             closed[inside.pop()] = found.end()
     return opened, closed
-
-
-_WORD: Final = re.compile(r"[a-z][a-z0-9_./+-]{0,63}")
-_KEY: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
-
-_ENUMERATED: Final = frozenset(
-    {
-        "detail",
-        "effort",
-        "execution",
-        "format",
-        "media_type",
-        "mime_type",
-        "object",
-        "phase",
-        "role",
-        "status",
-        "type",
-    }
-)
-"""Members with a value that the provider API chooses from a list."""
-
-CALLERS_OWN: Final = frozenset({"arguments", "attributes", "input", "metadata"})
-"""Members that hold an object of the caller's or the model's own: all keys and values in it are content."""
-
-SEALED: Final = frozenset(
-    {"encrypted_content", "encrypted_index", "encrypted_stdout", "signature", "thought_signature"}
-)
-"""Members that only the provider can read. Each stays whole, or leaves with its block."""
-
-TEXT_PARTS: Final = frozenset({"input_text", "output_text", "text"})
-"""The types of text parts that are read as one text, if they stand side by side."""
-
-_PLACEHOLDERS: Final = {
-    "document": "text",
-    "file": "text",
-    "image": "text",
-    "image_url": "text",
-    "input_file": "input_text",
-    "input_image": "input_text",
-    "video_url": "text",
-}
-
-_MEDIA: Final = frozenset({"data", "file_data", "file_url", "image_url", "url"})
-
-
-def is_words_key(key: str) -> bool:
-    """True for a key that a provider API may have chosen."""
-    return _KEY.fullmatch(key) is not None
-
-
-def is_word(key: str, value: str, kind: str) -> bool:
-    """True for a value that the provider API chooses. `kind`: the type of the object that has it."""
-    if key == "name":
-        return kind == "server_tool_use" and _WORD.fullmatch(value) is not None
-    return key in _ENUMERATED and _WORD.fullmatch(value) is not None
-
-
-def is_id(key: str) -> bool:
-    """True for a member that holds an id."""
-    return key == "id" or key.endswith("_id")
-
-
-def is_media_text(key: str, value: str, kind: str) -> bool:
-    """True for a medium as base64. `kind`: the type of the object that has it."""
-    if key not in _MEDIA:
-        return False
-    return value.startswith("data:") or (key in ("data", "file_data") and kind != "text")
-
-
-def placeholder_type(kind: str) -> str | None:
-    """The type of a text that may replace a part of this type; None for other types."""
-    return _PLACEHOLDERS.get(kind)

@@ -40,12 +40,11 @@ from ...state.state import (
     rebuild,
 )
 from ..archive_reading import REDACTED
-from ..rewrite.unsign import is_signed
+from ..rewrite.rewritten import is_signed
 from .archived import ArchivedCut, cuts_of, with_cuts
 from .entry_texts import Redactor
 from .matching import Finder, Match, found_again
-from .rows import inbox_without, meta_without, open_without, record_without
-from .strip_unknown import strip_unknown
+from .rows import inbox_without, meta_without, open_without, record_without, strip_unknown
 
 __all__ = [
     "ChangedEntries",

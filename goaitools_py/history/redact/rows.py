@@ -1,9 +1,11 @@
 """Redact the values beside the entries of a state: meta data, turn facts, inbox, open turn.
 
-Owns: which of these values are text, and which are numbers, digests and words of this package. Must never
-know: how an entry is rewritten, or how a state is written.
+Owns: which of these values are text, and which are numbers, digests and words of this package; and taking
+every name, fact, segment and part of a later release out of a state. Must never know: how an entry is
+rewritten, or how a state is written.
 
-Each function gives the same object if nothing in it matches.
+A redaction must not carry values that it cannot read, so it takes them out and counts them. All other
+operations keep them. Each function gives the same object if nothing in it changes.
 """
 
 from __future__ import annotations
@@ -16,13 +18,34 @@ import msgspec
 
 from ...base import rawjson
 from ...base.values import replace
-from ...state.closed_turns import Iteration, TurnRecord
+from ...state.closed_turns import FACTS, Iteration, TurnRecord
+from ...state.parts import IGNORABLE_PARTS
 from ...state.records import CutRow, InboxItem, JournalCall, Meta, OpenTurn, fresh_id
-from ...state.row_codec import MAX_LABEL, MAX_NAME, inbox_end, iteration_end
+from ...state.row_codec import (
+    MAX_LABEL,
+    MAX_NAME,
+    NO_MORE,
+    CutEnd,
+    InboxEnd,
+    IterationEnd,
+    inbox_end,
+    iteration_end,
+    known_end,
+)
+from ...state.state import ConversationState, closed_turns, rebuild
 from ...types.messages import Part, Text
 from .entry_texts import Redactor
 
-__all__ = ["NO_TEXT", "NO_TEXT_FACTS", "inbox_without", "meta_without", "open_without", "record_without"]
+__all__ = [
+    "NO_TEXT",
+    "NO_TEXT_FACTS",
+    "inbox_without",
+    "known_record",
+    "meta_without",
+    "open_without",
+    "record_without",
+    "strip_unknown",
+]
 
 _T = TypeVar("_T")
 
@@ -281,3 +304,87 @@ def _conversation_id(redactor: Redactor, id: str) -> str:
         if not redactor.finder.spans(one):
             return one
     return redactor.finder.replacement[:MAX_NAME]
+
+
+# ----------------------------------------------------------------------------- values of a later release
+
+
+def strip_unknown(state: ConversationState) -> tuple[ConversationState, int]:
+    """Remove names, segments and parts that this release does not know. Give the state, and their number.
+
+    Gives the same object if the count is 0. Reads the turn columns, and writes the history anew if a row in
+    them has an unknown name.
+    """
+    meta, count = _known_meta(state.meta)
+    parts = tuple(part for part in state.parts if part.kind not in IGNORABLE_PARTS)
+    count += len(state.extras) + len(state.later) + len(state.parts) - len(parts)
+    inbox: list[InboxItem] = []
+    for item in state.inbox:
+        more, gone = known_end(InboxEnd, item.more)
+        inbox.append(replace(item, more=more) if gone else item)
+        count += gone
+    opened, of_open = _known_open(state.open)
+    turns = [(turn, *known_record(turn.record)) for turn in closed_turns(state)]
+    of_turns = sum(dropped for *_, dropped in turns)
+    count += of_open + of_turns
+    if not count:
+        return state, 0
+    state = replace(state, meta=meta, extras={}, later=(), parts=parts, inbox=tuple(inbox), open=opened)
+    if of_turns:
+        state = rebuild(state, [replace(turn, record=record) for turn, record, _ in turns])
+    return state, count
+
+
+def _known_meta(meta: Meta) -> tuple[Meta, int]:
+    ends = [known_end(CutEnd, row.more) for row in meta.cuts]
+    count = sum(gone for _, gone in ends)
+    count += sum(bool(row[-1]) for rows in (meta.turn, meta.ring, meta.media) for row in rows)
+    if not count:
+        return meta, 0
+    cuts = [row._replace(more=msgspec.Raw(more)) for row, (more, _) in zip(meta.cuts, ends, strict=True)]
+    changed = msgspec.structs.replace(
+        meta,
+        cuts=tuple(cuts),
+        turn=tuple(row._replace(more=NO_MORE) for row in meta.turn),
+        ring=tuple(row._replace(more=NO_MORE) for row in meta.ring),
+        media=tuple(row._replace(more=NO_MORE) for row in meta.media),
+    )
+    return changed, count
+
+
+def _known_iterations(iterations: Sequence[Iteration]) -> tuple[tuple[Iteration, ...], int]:
+    ends = [known_end(IterationEnd, one.more) for one in iterations]
+    found = tuple(
+        replace(one, more=more) if gone else one for one, (more, gone) in zip(iterations, ends, strict=True)
+    )
+    return found, sum(gone for _, gone in ends)
+
+
+def _known_facts(facts: Mapping[str, Any]) -> tuple[Mapping[str, Any], int]:
+    known = {name: value for name, value in facts.items() if name in FACTS}
+    return known, len(facts) - len(known)
+
+
+def known_record(record: TurnRecord) -> tuple[TurnRecord, int]:
+    """Give the record of a turn without unknown names, and how many there were."""
+    iterations, count = _known_iterations(record.iterations)
+    facts, more = _known_facts(record.facts)
+    if not count + more:
+        return record, 0
+    return replace(record, iterations=iterations, facts=facts), count + more
+
+
+def _known_open(turn: OpenTurn | None) -> tuple[OpenTurn | None, int]:
+    if turn is None:
+        return None, 0
+    iterations, count = _known_iterations(turn.iterations)
+    facts, more = _known_facts(turn.facts)
+    calls = tuple(_known_call(call) for call in turn.calls)
+    count += more + len(turn.extras) + sum(len(call.extras) for call in turn.calls)
+    if not count:
+        return turn, 0
+    return replace(turn, iterations=iterations, facts=facts, calls=calls, extras={}), count
+
+
+def _known_call(call: JournalCall) -> JournalCall:
+    return replace(call, extras={}) if call.extras else call

@@ -20,7 +20,7 @@ from ...backends.read_entries import read_entries
 from ...base.json_scan import separators
 from ...base.values import Value, replace
 from ...compaction.base import CompactionRequest
-from ...compaction.recall_note import with_recall_note
+from ...compaction.compactor import with_recall_note
 from ...compaction.strategies import drop_to, fitting
 from ...compaction.turn_views import TurnView, note_of
 from ...open_turn.meter import gauge_of, next_tokens, server_window
@@ -36,7 +36,7 @@ from ...types.result import CompactionReport
 from ..archive_keeping import Retention, marked, with_record
 from .backoff import is_resting, row_after_cut
 from .contexts import with_newest_context
-from .unsign import is_signed, unsigned_turns
+from .rewritten import is_signed, unsigned_turns
 
 __all__ = [
     "LimitCut",

@@ -22,8 +22,7 @@ from ...state.records import RULES_VERSION
 from ...state.state import ConversationState, closed_turns
 from ..archive_keeping import Retention
 from .mend import Entry, Mended, mended, require_valid, summary
-from .rewritten import REPAIRED, rewritten
-from .unsign import unsigned_turns
+from .rewritten import REPAIRED, rewritten, unsigned_turns
 
 __all__ = ["REPAIRED", "checked", "noted", "repaired", "with_repairs"]
 

@@ -1,7 +1,14 @@
-"""A state after a rewrite of its closed turns: its meta data, its list of cuts, and the record in the
-archive.
+"""A state after a rewrite of its closed turns: its meta data, its list of cuts, the record in the archive,
+and the signed blocks that go.
 
-Owns: the common steps of every rewrite of entries. Must never know: the change, or its reason.
+Owns: the common steps of every rewrite of entries, the rewrite that takes out signed thinking and reasoning,
+and the mark of the blocks that stay. Must never know: why entries or a prefix changed, or which blocks a
+provider signs (that is the dialect's).
+
+Some providers sign a block together with its prefix: everything before it. Behind another prefix they refuse
+or drop this block and all signed blocks after it. So signed blocks are taken out of the whole closed history
+at once, never out of its middle only. An open turn keeps its signed blocks: its next request asks the
+provider to drop the blocks that do not fit. They are taken out only if the provider refuses that, too.
 """
 
 from __future__ import annotations
@@ -15,13 +22,75 @@ import msgspec
 from ...backends.base import Dialect
 from ...base.values import replace
 from ...open_turn.turn_ids import with_texts
-from ...state.closed_turns import ClosedTurn, has_gap
+from ...state.closed_turns import ClosedTurn, has_gap, with_numbers
 from ...state.records import with_cut
-from ...state.state import ConversationState, rebuild
+from ...state.state import ConversationState, closed_turns, rebuild
 from ..archive_keeping import Retention, marked, with_record
-from .unsign import is_signed
 
-__all__ = ["REPAIRED", "rewritten"]
+__all__ = ["REPAIRED", "UNSIGNED", "is_signed", "rewritten", "unsign", "unsign_open", "unsigned_turns"]
+
+UNSIGNED: Final = "unsigned"
+"""The name in the list of cuts, in the place of a strategy."""
+
+
+def is_signed(entries: Sequence[bytes], dialect: Dialect) -> bool:
+    """True if these entries have signed blocks."""
+    return any(new is not old for new, old in zip(dialect.unsigned(entries), entries, strict=True))
+
+
+def unsigned_turns(turns: Sequence[ClosedTurn], dialect: Dialect) -> list[ClosedTurn]:
+    """The turns without their signed blocks. An entry without any content left is taken out."""
+    return [turn.with_entries(dialect.unsigned(turn.entries)) for turn in turns]
+
+
+def unsign_open(state: ConversationState, dialect: Dialect) -> ConversationState:
+    """The state without the signed blocks of its open turn. The same object if the turn has no signed
+    blocks."""
+    turn = state.open
+    if turn is None or not is_signed(turn.entries, dialect):
+        return state
+    # The entries behind the last reply are not from a model, and closing would give them an iteration.
+    end = len(turn.entries) - len(turn.letters)
+    answered = replace(turn, entries=turn.entries[:end], letters="").closed()
+    left = answered.with_entries(dialect.unsigned(answered.entries))
+    unsigned = replace(
+        turn,
+        entries=(*left.entries, *turn.entries[end:]),
+        iterations=left.record.iterations,
+        messages=left.record.messages,
+    )
+    meta = msgspec.structs.replace(state.meta, signed=False, unbound=False)
+    return replace(state, open=unsigned, meta=meta)
+
+
+def unsign(
+    state: ConversationState, dialect: Dialect, *, at: int, retention: Retention | None = None
+) -> ConversationState:
+    """The state without the signed blocks of its closed turns, and with a row in its list of cuts.
+
+    `at`: now, in milliseconds after the conversation began.
+    `retention`: the limits for the record of the change in the archive; None: keep no record.
+    """
+    old = with_numbers(closed_turns(state))
+    turns = unsigned_turns(old, dialect)
+    if retention is not None:
+        turns = marked(old, turns)
+    still = state.open is not None and is_signed(state.open.entries, dialect)
+    meta = msgspec.structs.replace(
+        state.meta,
+        messages=sum(turn.record.messages for turn in turns),
+        signed=still,
+        unbound=still,
+        cuts=with_cut(state.meta, at, UNSIGNED, 0, 0),
+    )
+    unsigned = replace(rebuild(state, turns), meta=meta)
+    if retention is None:
+        return unsigned
+    return with_record(unsigned, state, old, turns, retention, at=at)
+
+
+# ----------------------------------------------------------------------------------------- every rewrite
+
 
 REPAIRED: Final = "repaired"
 """The name in the list of cuts for a repair, in the place of a strategy."""

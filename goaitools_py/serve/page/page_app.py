@@ -34,10 +34,10 @@ from ...history.export import import_state
 from ...history.info import inspect_state
 from ...stores.base import AsyncListing, AsyncStore
 from .. import Caller, ServeLimits, serve
+from ..guard import COOKIE, SCRIPTS, Guard, cookie_of
 from ..history_view import shown_pending
 from ..http import Handler, guarded, json_response, no_content, problem_response, read_body
 from ..serve_limits import MAX_DIGITS
-from .guard import COOKIE, SCRIPTS, Guard, cookie_of
 from .inspection import diff_of, facts_of, numbers_of_turns, raw_of, removed_of
 
 if TYPE_CHECKING:

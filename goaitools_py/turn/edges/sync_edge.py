@@ -299,7 +299,7 @@ class BlockingEdge:
 
 
 def _answer_in_time(effect: Invoke, until: float) -> object:
-    from ...base.aside import call_with_timeout  # few stores need a thread for their calls
+    from ...base.late_calls import call_with_timeout  # few stores need a thread for their calls
 
     seconds = until - time.monotonic()
     try:

@@ -7,9 +7,8 @@ A history that the rules accept comes back as the same objects, so a repaired hi
 Everything that needs no change stays as it is, byte for byte, and so does everything before the first damaged
 place.
 
-`report` has the names of the repairs, `atoms` the pieces that are moved. The steps are `reading` (entries
-become atoms), `pairing` (calls get their results), `settling` (each round becomes valid) and `write_entries`
-in `atoms` (atoms become entries).
+`kinds` has the names of the repairs. The steps are `atoms` (entries become the pieces that are moved, and
+these become entries again) and `rounds` (calls get their results, and each round becomes valid).
 """
 
 from __future__ import annotations
@@ -20,11 +19,9 @@ from itertools import pairwise
 from ....backends.base import Dialect
 from ....backends.protocols import problems_of
 from ....types.errors import StateInvalidError
-from .atoms import Atom, Round, Workbench, write_entries
-from .pairing import add_missing_results, pair, place_strays
-from .reading import read_atoms, split_rounds
-from .report import Entry, Mend, Mended, require_valid, summary
-from .settling import settle
+from .atoms import Atom, Round, Workbench, read_atoms, split_rounds, write_entries
+from .kinds import Entry, Mend, Mended, require_valid, summary
+from .rounds import add_missing_results, pair, place_strays, settle
 
 __all__ = ["Entry", "Mend", "Mended", "mended", "require_valid", "summary"]
 

@@ -1,25 +1,28 @@
-"""The pieces that a repair moves: atoms, and the rounds that they make.
+"""The pieces that a repair moves: atoms, and the rounds that they make; from entries to atoms, and back.
 
-Owns: `Atom`, `Round`, the workbench that cuts entries apart and joins atoms, and which entries come back byte
-for byte. Must never know: which atoms are wrong, or their right places.
+Owns: `Atom`, `Round`, the workbench that cuts entries apart and joins atoms, which entries are dropped or
+written again because they are not valid alone, and which come back byte for byte. Must never know: which
+result belongs to which call of another round.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 import msgspec
 
 from ....backends.base import Dialect
-from ....backends.protocols import ChecksHistory, SplitsResults, lacks, problems_of
-from ....base.values import Value, field
+from ....backends.protocols import ChecksHistory, SplitsResults, failed_calls, lacks, problems_of
+from ....base import rawjson
+from ....base.values import Value, field, replace
 from ....state.letters import letter_of
 from ....types.errors import StateInvalidError
-from ....types.messages import Message, ToolCall
-from .report import Entry, Mend
+from ....types.messages import Message, ResultFlag, ToolCall, ToolResult
+from .kinds import Entry, Mend
 
-__all__ = ["Atom", "Round", "Slot", "Workbench", "write_entries"]
+__all__ = ["Atom", "Round", "Slot", "Workbench", "read_atoms", "split_rounds", "write_entries"]
 
 _JOIN: Final = b",\n"
 
@@ -217,3 +220,85 @@ def _written(bench: Workbench, atoms: Sequence[Atom]) -> Iterator[Entry]:
 
 def _same(some: Sequence[Atom], others: Sequence[Atom]) -> bool:
     return len(some) == len(others) and all(a is b for a, b in zip(some, others, strict=True))
+
+
+# --------------------------------------------------------------------------------- from entries to atoms
+
+
+def read_atoms(bench: Workbench, entries: Sequence[bytes]) -> Iterator[Atom]:
+    """The atoms of a history, in order. An entry that cannot be read is dropped."""
+    for at, entry in enumerate(entries):
+        pieces = [entry]
+        try:
+            bench.dialect.view(pieces)
+        except ValueError:
+            bench.log.append(("unreadable", at))
+            continue
+        if not bench.is_valid_alone(entry):
+            pieces = _written_anew(bench, entry)
+            bench.log.append(("rewritten" if pieces else "empty", at))
+        for piece in pieces:
+            yield from bench.apart(piece, at)
+
+
+def _written_anew(bench: Workbench, entry: bytes) -> list[bytes]:
+    """An entry that the provider refuses, written from its content. [] without content."""
+    made: list[bytes] = []
+    failed = failed_calls(bench.dialect, entry)
+    for message in bench.dialect.view([entry]):
+        calls = tuple(_readable(call) for call in message.tool_calls if call.id and call.name)
+        if not message.parts and not calls and message.role != "tool":
+            continue
+        bare = replace(message, tool_calls=calls, raw=None, reasoning="")
+        try:
+            if message.role == "tool":
+                id = message.tool_call_id or ""
+                flag: ResultFlag = "error" if id in failed else "ok"
+                result = ToolResult(call_id=id, parts=message.parts, flag=flag)
+                written = bench.dialect.results([result])
+            else:
+                written = bench.dialect.entries([bare])
+        except ValueError:
+            continue  # white space only, for example
+        made += [one for one in written if _is_sound(bench, message, one, entry)]
+    return made
+
+
+def _is_sound(bench: Workbench, message: Message, written: bytes, given: bytes) -> bool:
+    # An entry of an unknown role must not become the user's words.
+    is_users = message.role == "user" and _role(written) != _role(given)
+    return not is_users and bench.is_valid_alone(written)
+
+
+def _readable(call: ToolCall) -> ToolCall:
+    """The call, its arguments unwrapped if they are JSON text inside a JSON string."""
+    with suppress(ValueError):
+        written = call.parsed
+        if isinstance(written, str) and isinstance(rawjson.loads(written.encode()), dict):
+            return replace(call, arguments=written)
+    return call
+
+
+def _role(entry: bytes) -> bytes:
+    return rawjson.members(entry).get("role", b"")
+
+
+def split_rounds(atoms: Iterable[Atom]) -> tuple[list[Atom | Round], list[Atom]]:
+    """The history as rounds and single atoms, and the stray results: results that are not directly behind
+    their call."""
+    pieces: list[Atom | Round] = []
+    strays: list[Atom] = []
+    for atom in atoms:
+        last = pieces[-1] if pieces else None
+        if atom.message.role == "assistant":
+            if isinstance(last, Round) and not last.own:
+                last.run.append(atom)
+            else:
+                pieces.append(Round(run=[atom]))
+        elif not atom.answers:
+            pieces.append(atom)
+        elif isinstance(last, Round) and last.has_call(atom.answers):
+            last.own.append(atom)
+        else:  # a stray result does not end the round: the model's next atoms continue the run before it
+            strays.append(atom)
+    return pieces, strays

@@ -1,9 +1,11 @@
-"""Decides which requests the page's server accepts: hosts, origins, a token, and a page that only reads.
+"""Decides which requests a server accepts: hosts, origins, and for the page a token and read-only mode.
 
 Owns: these checks, and the headers that protect the page in the browser. Must never know: the routes.
 
-A page of another origin can make a browser send requests to this server. So each request must name a host of
-ours (DNS rebinding has a foreign name there), and a request that changes something must come from our origin.
+A page of another name can have that name point to this server (DNS rebinding). The browser then takes page
+and server for one origin, and ``Host`` has the foreign name. A page of another origin that does not do so has
+its name in ``Origin``, and can make a browser send requests to this server. So each request must name a host
+of ours, and a request that changes something must come from our origin.
 """
 
 from __future__ import annotations
@@ -17,11 +19,95 @@ from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..http import problem_response
+from .http import problem_response
 
-__all__ = ["COOKIE", "SCRIPTS", "Guard", "cookie_of", "is_host", "is_loopback"]
+__all__ = [
+    "COOKIE",
+    "SCRIPTS",
+    "AllowedHosts",
+    "Guard",
+    "checked_hosts",
+    "cookie_of",
+    "host_check",
+    "is_host",
+    "is_loopback",
+    "is_own_page",
+]
+
+_NAME: Final = re.compile(r"\[[0-9a-f:.]+\]|[a-z0-9_-]+(\.[a-z0-9_-]+)*")
+_HOST: Final = re.compile(rf"({_NAME.pattern})\.?(:[0-9]{{1,5}})?")
+_ORIGIN: Final = re.compile(r"https?://(.+)")
+
+
+def checked_hosts(hosts: Iterable[str]) -> frozenset[str]:
+    """Check names of hosts. TypeError or ValueError for a value that is not a host's name."""
+    if isinstance(hosts, str):
+        raise TypeError("allowed_hosts must be a list of names, not one text")
+    names = frozenset(hosts)
+    for name in names:
+        if not isinstance(name, str) or _NAME.fullmatch(name.lower()) is None:
+            raise ValueError(
+                "allowed_hosts holds a value that is no name: give names without scheme, port and path, such "
+                "as chat.example.org, or an IPv6 address in brackets"
+            )
+    if not names:
+        raise ValueError("allowed_hosts is empty, so every request would be refused; None checks no hosts")
+    return frozenset(name.lower() for name in names)
+
+
+def host_check(hosts: frozenset[str] | None) -> list[Middleware]:
+    """The check as a list of one middleware; empty if `hosts` is None."""
+    return [] if hosts is None else [Middleware(AllowedHosts, hosts=hosts)]
+
+
+def is_own_page(headers: Headers) -> bool:
+    """True unless a browser says that the request comes from another origin, or not from a page. Other
+    programs send no headers about it."""
+    if set(headers.getlist("sec-fetch-site")) - {"same-origin"}:
+        return False
+    found = [_ORIGIN.fullmatch(origin.lower()) for origin in headers.getlist("origin")]
+    host = headers.get("host", "").lower()
+    return all(one is not None and one[1] == host for one in found)
+
+
+class AllowedHosts:
+    """Accepts a request with exactly one `Host` that is in the list, if `Origin` is missing or in the list.
+
+    Args:
+        app: Gets the accepted requests.
+        hosts: Names in lower case, without ports.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: frozenset[str]) -> None:
+        self._app = app
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer 421 for a foreign host, 403 for a foreign origin, or pass the request on."""
+        status = self._refusal(Headers(scope=scope)) if scope["type"] == "http" else None
+        app = self._app if status is None else problem_response(HTTPException(status))
+        await app(scope, receive, send)
+
+    def _refusal(self, headers: Headers) -> int | None:
+        named = headers.getlist("host")
+        if len(named) != 1 or not self._is_ours(named[0]):
+            return 421
+        for origin in headers.getlist("origin"):
+            found = _ORIGIN.fullmatch(origin.lower())
+            if found is None or not self._is_ours(found[1]):
+                return 403
+        return None
+
+    def _is_ours(self, host: str) -> bool:
+        found = _HOST.fullmatch(host.lower())
+        return found is not None and found[1] in self._hosts
+
+
+# ---------------------------------------------------------------------------------------------- the page
+
 
 COOKIE: Final = "goaitools_page"
 _SAFE: Final = frozenset({"GET", "HEAD"})
@@ -32,7 +118,7 @@ _OPEN: Final = frozenset({"/", "/login", *(f"/{name}" for name in SCRIPTS)})
 """Paths that need no token: the page itself, which has no content of a conversation, and the login."""
 
 _OWN_SITE: Final = frozenset({"same-origin", "none"})
-_HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:[0-9]{1,5})?")
+_PAGE_HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(:[0-9]{1,5})?")
 _HEADERS: Final = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
@@ -44,7 +130,7 @@ _HEADERS: Final = {
 
 def is_host(name: str) -> bool:
     """True for a name or an address that a ``Host`` may have, without a port."""
-    found = _HOST.fullmatch(name.lower())
+    found = _PAGE_HOST.fullmatch(name.lower())
     return found is not None and found[2] is None
 
 
@@ -130,7 +216,7 @@ class Guard:
         return 403 if self._read_only and method not in _SAFE else None
 
     def _is_ours(self, host: str) -> bool:
-        found = _HOST.fullmatch(host.lower())
+        found = _PAGE_HOST.fullmatch(host.lower())
         if found is None:
             return False
         name = found[1]

@@ -8,8 +8,8 @@ from typing import Any, get_type_hints
 import pytest
 
 from goaitools_py import AsyncChat, AsyncConversation, Chat, ChatOptions, Conversation
-from goaitools_py.types import fields
-from goaitools_py.types.fields import ChatFields, DefaultFields, RunTurnsFields
+from goaitools_py.chat import fields
+from goaitools_py.chat.fields import ChatFields, DefaultFields, RunTurnsFields
 from goaitools_py.types.options import OPTION_NAMES, PER_TURN
 
 

@@ -20,15 +20,7 @@ from ...open_turn import journal, steps
 from ...open_turn.inbox import inbox_messages
 from ...open_turn.meter import elsewhere, unanchored
 from ...open_turn.turn_ids import UNKNOWN_SAID, with_texts
-from ...state.closed_turns import (
-    FACTS,
-    ClosedTurn,
-    Iteration,
-    TurnRecord,
-    has_gap,
-    numbers_of,
-    with_numbers,
-)
+from ...state.closed_turns import FACTS, ClosedTurn, Iteration, TurnRecord, has_gap, numbers_of, with_numbers
 from ...state.codec import PLAIN, Codec
 from ...state.parts import ARCHIVE, IGNORABLE_PARTS
 from ...state.records import (

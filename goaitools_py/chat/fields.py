@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
-from .messages import Message
-from .options import Limits, ModelSettings, Timeouts, Unset, UserInput
-from .tokens import TokenCounter
-from .usage import Prices
+from ..types.messages import Message
+from ..types.options import Limits, ModelSettings, Timeouts, Unset, UserInput
+from ..types.tokens import TokenCounter
+from ..types.usage import Prices
 
 __all__ = [
     "ChatFields",
