@@ -224,8 +224,8 @@ def steps_of(dialect: str, table: str, schema: str | None) -> SQLSteps:
 
 
 def carry_on(connection: Connection, running: Running[Any], preparing: Preparing) -> None:
-    """Do the commands of a step until it is over, or the connection is lost. End the connection if the server
-    falls silent.
+    """Do the commands of a step until it is over, or the connection may be broken. End the connection if the
+    server falls silent.
 
     A single command is done in autocommit mode. The level is set on the connection and not on the engine. On
     MySQL that is a statement, and if it fails inside of `connect`, the connection stays out of the pool for
@@ -233,7 +233,7 @@ def carry_on(connection: Connection, running: Running[Any], preparing: Preparing
     """
     dialect, level = connection.dialect.name, ""
     with Silence(connection.connection.driver_connection):
-        while not running.is_over and not connection.invalidated:
+        while not running.is_over:
             rows: Rows = ()
             failed: Exception | None = None
             try:
@@ -254,6 +254,8 @@ def carry_on(connection: Connection, running: Running[Any], preparing: Preparing
                 running.answer(rows)
             else:
                 running.fail(failed)
+                if isinstance(failed, StoreError):
+                    return  # the connection may be broken
 
 
 def _done(connection: Connection, commands: Sequence[Command]) -> Rows:
