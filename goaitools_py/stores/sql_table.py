@@ -182,14 +182,13 @@ def part_table(metadata: MetaData, states: Table) -> Table:
         primary=("key", "name"),
         sqlite_with_rowid=True,
     )
-    made_too: Any = DDL(_trigger(states.name).replace("%", "%%"))  # type: ignore[no-untyped-call]
-    event.listen(table, "after_create", made_too.execute_if(dialect="sqlite"))
+    event.listen(table, "after_create", _trigger(states.name).execute_if(dialect="sqlite"))
     return table
 
 
-def _trigger(table: str) -> str:
+def _trigger(table: str) -> Any:
     """SQLite: drops the parts of a conversation with its row."""
-    return sqlite_tables("part", table)[1]
+    return DDL(sqlite_tables("part", table)[1].replace("%", "%%"))  # type: ignore[no-untyped-call]
 
 
 def tables_of(dialect: str, name: str, schema: str | None) -> dict[str, list[list[Any]]]:

@@ -15,7 +15,7 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.schema import CreateTable
 
 from goaitools_py import StateConflictError, StoreUnavailableError
-from goaitools_py.stores import LeaseHeldError, SQLAlchemyStore, SQLiteStore, sql_table
+from goaitools_py.stores import LeaseHeldError, SQLAlchemyStore, SQLiteStore, StoredPart, sql_table
 from goaitools_py.testing import store_contract
 
 from ._places import Place
@@ -119,6 +119,22 @@ def test_a_table_of_another_name(engine: sqlalchemy.Engine) -> None:
     stored = one.load("ada")
     assert stored is not None
     assert stored.blob == b"one"
+
+
+@pytest.mark.parametrize("place", EACH, indirect=True)
+def test_a_table_with_an_odd_name(engine: sqlalchemy.Engine) -> None:
+    """Signs that begin a parameter, or end a name, are part of the name."""
+    store = SQLAlchemyStore(engine, table='a:key %s "b" `c`')
+    part = StoredPart(name=b"n" * 32, kind=1, data=b"part")
+
+    version = store.save_parts("ada", b"head", (part,), (), expected=None)
+    with store.lease("ada", 60.0):
+        assert store.is_held("ada")
+
+    assert store.load_parts("ada", [part.name]) == (part,)
+    assert [entry.version for entry in store.list("a").keys] == [version]
+    assert store.delete("ada")
+    assert store.load_parts("ada", [part.name]) == ()
 
 
 @pytest.mark.parametrize("place", ["postgresql"], indirect=True)
