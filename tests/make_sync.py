@@ -122,6 +122,11 @@ TWINS = (
         ),
     ),
     Twin(
+        "stores/async_sql_store.py",
+        "stores/sql_store.py",
+        words=(("every async store in SQL", "every store in SQL that is not async"),),
+    ),
+    Twin(
         "stores/async_sqlalchemy.py",
         "stores/sqlalchemy.py",
         words=(

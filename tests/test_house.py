@@ -38,7 +38,7 @@ TURN_FILES, TURN_ROOMS = 70, 9
 """Files, and rooms, that one ordinary turn enters."""
 RETURNS = 8
 """How often a state goes back to a room that it had left, in one ordinary turn."""
-TWINS = 31
+TWINS = 29
 """Classes `AsyncX` beside a class `X` that is also written by hand, most of them protocols of stores. The
 sync half of every other pair is made by `tests/make_sync.py`."""
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 from ..types.errors import StoreUnavailableError
-from . import sqlite_tables
 from .layout import (
     LEASE_COLUMNS,
     PART_COLUMNS,
@@ -23,6 +22,7 @@ from .layout import (
     lease_table_name,
     part_table_name,
 )
+from .sql_statements import added_column, sqlite_tables
 
 __all__ = ["SQLiteTables", "Step", "Tables", "steps_of"]
 
@@ -120,14 +120,9 @@ class SQLiteTables:
 
     def _statements(self, step: Step) -> tuple[str, ...]:
         if step.column is not None:
-            return (sqlite_tables.added_column(step.table, step.column),)
-        match step.role:
-            case "state":
-                return "PRAGMA journal_mode=WAL", sqlite_tables.state_table(self._table)
-            case "lease":
-                return (sqlite_tables.lease_table(self._table),)
-            case _:
-                return sqlite_tables.part_tables(self._table)
+            return (added_column(step.table, step.column),)
+        made = sqlite_tables(step.role, self._table)
+        return ("PRAGMA journal_mode=WAL", *made) if step.role == "state" else made
 
     def close(self) -> None:
         """Close the file."""

@@ -17,9 +17,7 @@ from sqlalchemy.schema import CreateColumn
 
 from ..types.errors import StoreUnavailableError
 from .migration import Step
-from .sql_lease import lease_table
-from .sql_parts import part_table
-from .sql_table import state_table
+from .sql_table import lease_table, part_table, state_table
 
 __all__ = ["SQLTables"]
 

@@ -1,6 +1,7 @@
 """Blobs in PostgreSQL, straight over a driver: psycopg 3 for sync code, asyncpg for async code.
 
-Owns: how a pool lends, and how a step's statements are sent. Must never know: SQL, or a blob's contents.
+Owns: how a pool lends, and how a step's statements are sent. Must never know: a statement, or a blob's
+contents.
 
 Needs an extra: ``pip install 'goaitools-py[psycopg]'`` or ``'goaitools-py[asyncpg]'``. `SQLAlchemyStore` uses
 the same tables, so both may share a database. A turn of a kept conversation is three statements: take the
@@ -9,19 +10,21 @@ lease, load, and save with the release. No connection is held while the model is
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from math import ceil, inf
 from secrets import token_hex
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 
 from ..base.advice import missing_extra_error
 from ..base.watch import Watch
 from ..types.errors import StoreError
-from .base import RowFacts, Stored, StoredHead, StoredPage, StoredPart
+from . import common
+from .async_sql_store import AsyncSQLStore
 from .clients import OPENED, SILENCE, hang_up
+from .layout import lease_table_name, part_table_name
 from .postgres_pools import (
     ASK_PID,
     OneProcess,
@@ -32,8 +35,10 @@ from .postgres_pools import (
     named_in,
     psycopg_not_open,
 )
-from .postgres_steps import LeaseToken, PostgresSteps, Step, only_reads, problem
-from .taking import held, held_async, taking, taking_async
+from .sql_errors import only_reads, problem
+from .sql_statements import Statements, numbered, postgres_tables, quoted
+from .sql_steps import Rows, Running, SQLSteps, Step
+from .sql_store import SQLStore
 
 if TYPE_CHECKING:
     import asyncpg  # type: ignore[import-untyped]
@@ -42,13 +47,26 @@ if TYPE_CHECKING:
 __all__ = ["AsyncPostgresStore", "PostgresStore"]
 
 T = TypeVar("T")
-Rows: TypeAlias = Sequence[Sequence[Any]]
 Lent: TypeAlias = list[Any]
 """The connection of a step, in a list; the list is empty if the step has no connection."""
 Watches: TypeAlias = list[Watch]
 
+_REMEDY: Final = (
+    "make the store with prepare=False, and a pool of your own of asyncpg with statement_cache_size=0"
+)
 
-class PostgresStore:
+
+def _steps_of(table: str, schema: str | None) -> SQLSteps:
+    """The steps of a store. The first write makes all of its tables."""
+    names = [quoted(name, schema) for name in (table, lease_table_name(table), part_table_name(table))]
+    return SQLSteps(Statements("postgresql", *names), {"all": [[made] for made in postgres_tables(*names)]})
+
+
+def _problem(error: Exception) -> Exception:
+    return problem(error, partial(common.unavailable, "PostgreSQL"), _REMEDY, breaks_rule=False)
+
+
+class PostgresStore(SQLStore):
     """A store in PostgreSQL over a pool of psycopg 3, for any number of threads, processes and machines.
 
     No connection is held while a model is called, not even under a lease.
@@ -79,7 +97,7 @@ class PostgresStore:
         check_pool(pool, "getconn", "PostgresStore")
         self._pool = pool
         self._owned = False
-        self._steps = PostgresSteps(table, schema)
+        self._steps = _steps_of(table, schema)
         self._prepare = prepare
         self._timeout = SILENCE
         self._process = OneProcess()
@@ -134,112 +152,6 @@ class PostgresStore:
         store._owned, store._timeout = True, timeout
         return store
 
-    def load(self, key: str) -> Stored | None:
-        """The blob under `key`, or None."""
-        return self._run(self._steps.load(key))
-
-    def save(self, key: str, blob: bytes, *, expected: int | None, facts: RowFacts | None = None) -> int:
-        """Save if the stored version is still `expected`; None: only if nothing is stored yet.
-
-        If the connection breaks after the write was sent, the row is read once to see whether it was done.
-        """
-        return self._run(self._steps.save(key, blob, expected, facts))
-
-    def save_parts(
-        self,
-        key: str,
-        head: bytes,
-        new: Collection[StoredPart],
-        gone: Collection[bytes],
-        *,
-        expected: int | None,
-        facts: RowFacts | None = None,
-    ) -> int:
-        """As `save`; in the same statement add parts and drop parts. See `Parted.save_parts`."""
-        return self._run(self._steps.save_parts(key, head, new, gone, expected, facts))
-
-    def load_head(self, key: str, *, kinds: Collection[int] | None = None) -> StoredHead | None:
-        """The head and its parts of these kinds (None: all kinds), read in one statement."""
-        return self._run(self._steps.load_head(key, kinds))
-
-    def load_parts(self, key: str, names: Collection[bytes]) -> tuple[StoredPart, ...]:
-        """The named parts that are stored."""
-        return self._run(self._steps.load_parts(key, names))
-
-    def set_stop(self, key: str, is_wanted: bool = True) -> bool:
-        """Set the stop flag of a key, or clear it. False if nothing is stored there."""
-        return self._run(self._steps.set_stop(key, is_wanted))
-
-    def stop_requested(self, key: str) -> bool:
-        """The stop flag of a key."""
-        return self._run(self._steps.stop_requested(key))
-
-    def delete(self, key: str, *, expected: int | None = None) -> bool:
-        """Delete the entry under `key`, with `expected` only that version. False if there was no entry."""
-        return self._run(self._steps.delete(key, expected))
-
-    def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
-        """A page of the keys that begin with `prefix`, in code point order."""
-        return self._run(self._steps.list(prefix, cursor, limit))
-
-    def lease_and_load(self, key: str, ttl: float) -> tuple[PostgresLease, Stored | None]:
-        """Take a lease, and then load. See `Combining.lease_and_load`."""
-        lease = PostgresLease(self, LeaseToken(key, ttl))
-        with taking(lease):
-            return lease, self._run(self._steps.take_and_load(lease.token))
-
-    def save_and_release(
-        self,
-        lease: PostgresLease,
-        key: str,
-        blob: bytes,
-        *,
-        expected: int | None,
-        facts: RowFacts | None = None,
-    ) -> int:
-        """As `save`; the same statement ends the lease. See `Combining.save_and_release`."""
-        version = self._run(self._steps.save(key, blob, expected, facts, lease.token))
-        lease.is_over = True
-        return version
-
-    def lease_and_load_head(
-        self, key: str, ttl: float, *, kinds: Collection[int] | None = None
-    ) -> tuple[PostgresLease, StoredHead | None]:
-        """Take a lease, and then load the head. See `CombiningParts.lease_and_load_head`."""
-        lease = PostgresLease(self, LeaseToken(key, ttl))
-        with taking(lease):
-            return lease, self._run(self._steps.take_and_load_head(lease.token, kinds))
-
-    def save_parts_and_release(
-        self,
-        lease: PostgresLease,
-        key: str,
-        head: bytes,
-        new: Collection[StoredPart],
-        gone: Collection[bytes],
-        *,
-        expected: int | None,
-        facts: RowFacts | None = None,
-    ) -> int:
-        """As `save_parts`; the same statement ends the lease."""
-        version = self._run(self._steps.save_parts(key, head, new, gone, expected, facts, lease.token))
-        lease.is_over = True
-        return version
-
-    def is_held(self, key: str) -> bool:
-        """True while a holder has the lease of `key`. It only reads."""
-        return self._run(self._steps.is_held(key))
-
-    @contextmanager
-    def lease(self, key: str, ttl: float) -> Iterator[PostgresLease]:
-        """Hold the lease of `key` for at most `ttl` seconds, then renew it. `LeaseHeldError`: it is taken.
-
-        It is a row with a time, not a lock: nothing is open between the statements.
-        """
-        lease = PostgresLease(self, LeaseToken(key, ttl))
-        with held(lease, lambda: self._run(self._steps.take(lease.token))):
-            yield lease
-
     def make_tables(self) -> None:
         """Make the tables that are missing, for a program that must not make them later."""
         self._run(self._steps.make_tables())
@@ -271,8 +183,8 @@ class PostgresStore:
             self._leave(lent, watches)
 
     def _done(self, step: Step[T], lent: Lent, watches: Watches) -> T:
-        statement, values = next(step)
-        while True:
+        running = Running(step)
+        while not running.is_over:
             rows: Rows = ()
             failed: Exception | None = None
             try:
@@ -283,15 +195,16 @@ class PostgresStore:
                 if not watches or watches[-1].has_rung:
                     watches.append(Watch(lambda: _hang_up(lent)))
                 watches[-1].set(self._timeout)
-                rows = self._sent(lent[-1], statement, values)
+                rows = self._sent(lent[-1], running)
             except Exception as exc:
-                failed = problem(exc)
+                failed = _problem(exc)
                 if only_reads(exc):
                     lent[-1].close()
-            try:
-                statement, values = step.send(rows) if failed is None else step.throw(failed)
-            except StopIteration as end:
-                return cast("T", end.value)
+            if failed is None:
+                running.answer(rows)
+            else:
+                running.fail(failed)
+        return running.result
 
     def _lend(self, lent: Lent) -> None:
         """Put a connection of the pool into `lent`. The caller gives back every connection in `lent`."""
@@ -319,7 +232,7 @@ class PostgresStore:
         while lent:
             self._pool.putconn(lent.pop())
 
-    def _sent(self, connection: Any, statement: str, values: tuple[Any, ...]) -> Rows:
+    def _sent(self, connection: Any, running: Running[Any]) -> Rows:
         from psycopg import RawCursor
         from psycopg.rows import tuple_row
 
@@ -329,8 +242,16 @@ class PostgresStore:
             self._prepare = found is not None and found[0] == connection.info.backend_pid
         # None: psycopg prepares a statement that comes again and again.
         prepare = None if self._prepare else False
+        statement, values = _command(running)
         cursor.execute(statement.encode(), values, prepare=prepare, binary=True)
         return cursor.fetchall() if cursor.description else ()
+
+
+def _command(running: Running[Any]) -> tuple[str, list[Any]]:
+    """The command of a step: each step on PostgreSQL is a single statement after another."""
+    ((statement, values),) = running.commands
+    text, names = numbered(statement)
+    return text, [values[name] for name in names]
 
 
 def _hang_up(lent: Lent) -> None:
@@ -339,31 +260,7 @@ def _hang_up(lent: Lent) -> None:
         hang_up(connection)
 
 
-class PostgresLease:
-    """A lease that is held in PostgreSQL."""
-
-    def __init__(self, store: PostgresStore, token: LeaseToken) -> None:
-        self._store = store
-        self.token = token
-        self.is_over = False
-
-    @property
-    def is_taken(self) -> bool:
-        """True once the server has confirmed it."""
-        return self.token.is_taken
-
-    def renew(self) -> bool:
-        """Begin the `ttl` anew. False if the lease ran out."""
-        return self._store._run(self._store._steps.renew(self.token))
-
-    def release(self) -> None:
-        """End the lease now. Raises `StoreUnavailableError`; may be called again."""
-        if not self.is_over:
-            self._store._run(self._store._steps.release(self.token))
-            self.is_over = True
-
-
-class AsyncPostgresStore:
+class AsyncPostgresStore(AsyncSQLStore):
     """`PostgresStore` over a pool of asyncpg, for one event loop.
 
     ::
@@ -400,7 +297,7 @@ class AsyncPostgresStore:
         self._prepared: Callable[[], asyncpg.Pool[Any]] | None = None
         """Makes a pool with prepared statements. None if the store need not look for a pooler any more."""
         self._look: Any = None
-        self._steps = PostgresSteps(table, schema)
+        self._steps = _steps_of(table, schema)
         self._process = OneProcess()
 
     @property
@@ -453,108 +350,6 @@ class AsyncPostgresStore:
             store._prepared, store._look = make, Lock()
         return store
 
-    async def load(self, key: str) -> Stored | None:
-        """The blob under `key`, or None."""
-        return await self._run(self._steps.load(key))
-
-    async def save(
-        self, key: str, blob: bytes, *, expected: int | None, facts: RowFacts | None = None
-    ) -> int:
-        """As `PostgresStore.save`, awaited."""
-        return await self._run(self._steps.save(key, blob, expected, facts))
-
-    async def save_parts(
-        self,
-        key: str,
-        head: bytes,
-        new: Collection[StoredPart],
-        gone: Collection[bytes],
-        *,
-        expected: int | None,
-        facts: RowFacts | None = None,
-    ) -> int:
-        """As `PostgresStore.save_parts`, awaited."""
-        return await self._run(self._steps.save_parts(key, head, new, gone, expected, facts))
-
-    async def load_head(self, key: str, *, kinds: Collection[int] | None = None) -> StoredHead | None:
-        """As `PostgresStore.load_head`, awaited."""
-        return await self._run(self._steps.load_head(key, kinds))
-
-    async def load_parts(self, key: str, names: Collection[bytes]) -> tuple[StoredPart, ...]:
-        """As `PostgresStore.load_parts`, awaited."""
-        return await self._run(self._steps.load_parts(key, names))
-
-    async def set_stop(self, key: str, is_wanted: bool = True) -> bool:
-        """As `PostgresStore.set_stop`, awaited."""
-        return await self._run(self._steps.set_stop(key, is_wanted))
-
-    async def stop_requested(self, key: str) -> bool:
-        """As `PostgresStore.stop_requested`, awaited."""
-        return await self._run(self._steps.stop_requested(key))
-
-    async def delete(self, key: str, *, expected: int | None = None) -> bool:
-        """As `PostgresStore.delete`, awaited."""
-        return await self._run(self._steps.delete(key, expected))
-
-    async def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
-        """As `PostgresStore.list`, awaited."""
-        return await self._run(self._steps.list(prefix, cursor, limit))
-
-    async def lease_and_load(self, key: str, ttl: float) -> tuple[AsyncPostgresLease, Stored | None]:
-        """As `PostgresStore.lease_and_load`, awaited."""
-        lease = AsyncPostgresLease(self, LeaseToken(key, ttl))
-        async with taking_async(lease):
-            return lease, await self._run(self._steps.take_and_load(lease.token))
-
-    async def save_and_release(
-        self,
-        lease: AsyncPostgresLease,
-        key: str,
-        blob: bytes,
-        *,
-        expected: int | None,
-        facts: RowFacts | None = None,
-    ) -> int:
-        """As `PostgresStore.save_and_release`, awaited."""
-        version = await self._run(self._steps.save(key, blob, expected, facts, lease.token))
-        lease.is_over = True
-        return version
-
-    async def lease_and_load_head(
-        self, key: str, ttl: float, *, kinds: Collection[int] | None = None
-    ) -> tuple[AsyncPostgresLease, StoredHead | None]:
-        """As `PostgresStore.lease_and_load_head`, awaited."""
-        lease = AsyncPostgresLease(self, LeaseToken(key, ttl))
-        async with taking_async(lease):
-            return lease, await self._run(self._steps.take_and_load_head(lease.token, kinds))
-
-    async def save_parts_and_release(
-        self,
-        lease: AsyncPostgresLease,
-        key: str,
-        head: bytes,
-        new: Collection[StoredPart],
-        gone: Collection[bytes],
-        *,
-        expected: int | None,
-        facts: RowFacts | None = None,
-    ) -> int:
-        """As `PostgresStore.save_parts_and_release`, awaited."""
-        version = await self._run(self._steps.save_parts(key, head, new, gone, expected, facts, lease.token))
-        lease.is_over = True
-        return version
-
-    async def is_held(self, key: str) -> bool:
-        """As `PostgresStore.is_held`, awaited."""
-        return await self._run(self._steps.is_held(key))
-
-    @asynccontextmanager
-    async def lease(self, key: str, ttl: float) -> AsyncIterator[AsyncPostgresLease]:
-        """Hold the lease of `key` for at most `ttl` seconds, then renew it; see `PostgresStore.lease`."""
-        lease = AsyncPostgresLease(self, LeaseToken(key, ttl))
-        async with held_async(lease, lambda: self._run(self._steps.take(lease.token))):
-            yield lease
-
     async def make_tables(self) -> None:
         """As `PostgresStore.make_tables`, awaited."""
         await self._run(self._steps.make_tables())
@@ -580,12 +375,12 @@ class AsyncPostgresStore:
 
     async def _run(self, step: Step[T]) -> T:
         """As `PostgresStore._run`, awaited."""
-        statement, values = next(step)
+        running = Running(step)
         self._process.check()
         connection: Any = None
         is_sound = False
         try:
-            while True:
+            while not running.is_over:
                 rows: Rows = ()
                 failed: Exception | None = None
                 try:
@@ -595,21 +390,23 @@ class AsyncPostgresStore:
                         await self._give_back(broken)
                     if connection is None:
                         connection = await self._lent()
-                    rows = [tuple(row) for row in await self._fetched(connection, statement, values)]
+                    found = await self._fetched(connection, *_command(running))
+                    rows = [tuple(row) for row in found]
                     is_sound = True
                 except Exception as exc:
-                    failed = problem(exc)
+                    failed = _problem(exc)
                     if connection is not None and only_reads(exc):
                         connection.terminate()
-                try:
-                    statement, values = step.send(rows) if failed is None else step.throw(failed)
-                except StopIteration as end:
-                    return cast("T", end.value)
+                if failed is None:
+                    running.answer(rows)
+                else:
+                    running.fail(failed)
+            return running.result
         finally:
             if connection is not None:
                 await self._give_back(connection, is_sound)
 
-    async def _fetched(self, connection: Any, statement: str, values: tuple[Any, ...]) -> Any:
+    async def _fetched(self, connection: Any, statement: str, values: Sequence[Any]) -> Any:
         if self._is_pooled is None:
             (asked,) = await _fetched_at_once(connection, ASK_PID, ())
             self._is_pooled = asked[0] != connection.get_server_pid()
@@ -667,35 +464,11 @@ class AsyncPostgresStore:
             await self._pool.release(connection, timeout=None if is_sound else self._timeout or OPENED)
 
 
-class AsyncPostgresLease:
-    """`PostgresLease` for async code."""
-
-    def __init__(self, store: AsyncPostgresStore, token: LeaseToken) -> None:
-        self._store = store
-        self.token = token
-        self.is_over = False
-
-    @property
-    def is_taken(self) -> bool:
-        """True once the server has confirmed it."""
-        return self.token.is_taken
-
-    async def renew(self) -> bool:
-        """Begin the `ttl` anew. False if the lease ran out."""
-        return await self._store._run(self._store._steps.renew(self.token))
-
-    async def release(self) -> None:
-        """As `PostgresLease.release`, awaited."""
-        if not self.is_over:
-            await self._store._run(self._store._steps.release(self.token))
-            self.is_over = True
-
-
 async def _leave_as_it_is(connection: Any) -> None:
     """The reset of a connection that comes back to the pool: it does nothing."""
 
 
-async def _fetched_at_once(connection: Any, statement: str, values: tuple[Any, ...]) -> Any:
+async def _fetched_at_once(connection: Any, statement: str, values: Sequence[Any]) -> Any:
     """Prepare a statement, run it and drop it in one transaction: a pooler does all of it in one server."""
     name = f"goaitools_{token_hex(8)}"
     async with connection.transaction():

@@ -1,7 +1,7 @@
 """An engine of SQLAlchemy under a store: how long it waits, whether it prepares statements, and its forks.
 
-Owns: the listeners on an engine, the settings that they find, how a step is run on a connection, and the
-errors made of the engine's errors. Must never know: SQL of a store.
+Owns: the listeners on an engine, the settings that they find, how the commands of a step are done on a
+connection, and the errors made of the engine's errors. Must never know: a statement of a store.
 
 An engine does not show the settings that it gives to its driver. Listeners get them at each new connection.
 
@@ -15,20 +15,25 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache, partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import Connection, Engine, NullPool, Pool, QueuePool, event
-from sqlalchemy.exc import DBAPIError, StatementError
+from sqlalchemy import Connection, Engine, Executable, NullPool, Pool, QueuePool, TextClause, event, text
+from sqlalchemy.exc import IntegrityError, StatementError
 
 from ..base.process import this_process
 from ..types.errors import StoreError, StoreUnavailableError
 from . import common
 from .clients import Silence, answer_setting, warn_once
-from .postgres_pools import ASK_PID, pooler_problem
-from .sql_table import lacks_a_column
+from .layout import lease_table_name, part_table_name
+from .postgres_pools import ASK_PID
+from .sql_errors import only_reads, problem
+from .sql_statements import Statements, quoted
+from .sql_steps import DONE, Command, Rows, Running, SQLSteps
+from .sql_table import tables_of
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
@@ -37,21 +42,15 @@ __all__ = [
     "EngineWaits",
     "Forks",
     "Preparing",
-    "Way",
-    "at_once",
-    "each_by_itself",
+    "carry_on",
     "engine_errors",
     "forks_of",
     "inner_engine",
     "known_dialect",
     "loses_its_place",
-    "refused_by_pooler",
+    "steps_of",
     "waits_of",
-    "watched",
 ]
-
-T = TypeVar("T")
-
 
 _CONNECT: Final = 10.0
 """Seconds that drivers of MySQL wait for a connection, by default."""
@@ -133,11 +132,6 @@ def _connect_unprepared(dialect: Any, record: Any, args: Any, given: dict[str, A
     given["statement_cache_size"] = 0
 
 
-def refused_by_pooler(error: DBAPIError) -> StoreError | None:
-    """The error for a statement that a pooler cannot serve; None for any other error."""
-    return pooler_problem(error.orig, _REMEDY)
-
-
 _left: Final[list[Pool]] = []
 """Pools of parents. A pool that is collected may close its connections."""
 
@@ -212,46 +206,83 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_in_child)
 
 
-Way: TypeAlias = Callable[[Connection, Callable[[Connection], T]], T]
-
 _KNOWN = ("postgresql", "mysql", "mariadb", "sqlite")
 
-# The isolation level of the transactions that save parts. It is always named: an application's engine may be
-# in autocommit mode, and then there would be no transaction. PostgreSQL needs no transaction: it saves parts
-# with one statement.
-_ATOMIC = {
-    "postgresql": "AUTOCOMMIT",
-    "mysql": "REPEATABLE READ",
-    "mariadb": "REPEATABLE READ",
-    "sqlite": "SERIALIZABLE",
-}
+# The isolation level of a transaction. It is always named: an application's engine may be in autocommit mode,
+# and then there would be no transaction.
+_ATOMIC = {"mysql": "REPEATABLE READ", "mariadb": "REPEATABLE READ", "sqlite": "SERIALIZABLE"}
 
 
-def each_by_itself(connection: Connection, step: Callable[[Connection], T]) -> T:
-    """Do a step in autocommit mode.
+def steps_of(dialect: str, table: str, schema: str | None) -> SQLSteps:
+    """The steps of a store."""
+    sign = "`" if dialect in ("mysql", "mariadb") else '"'
+    names = [
+        quoted(name, schema, sign).replace(":", "\\:")  # for `text`, where a colon begins a parameter
+        for name in (table, lease_table_name(table), part_table_name(table))
+    ]
+    return SQLSteps(Statements(dialect, *names), tables_of(dialect, table, schema))
 
-    The level is set on the connection and not on the engine. On MySQL that is a statement, and if it fails
-    inside of `connect`, the connection stays out of the pool for as long as the caller keeps the error.
+
+def carry_on(connection: Connection, running: Running[Any], preparing: Preparing) -> None:
+    """Do the commands of a step until it is over, or the connection may be broken. End the connection if the
+    server falls silent.
+
+    A single command is done in autocommit mode. The level is set on the connection and not on the engine. On
+    MySQL that is a statement, and if it fails inside of `connect`, the connection stays out of the pool for
+    as long as the caller keeps the error.
     """
-    return step(connection.execution_options(isolation_level="AUTOCOMMIT"))
-
-
-def at_once(connection: Connection, step: Callable[[Connection], T]) -> T:
-    """Do a step in one transaction."""
-    connection.execution_options(isolation_level=_ATOMIC[connection.dialect.name])
-    with connection.begin():
-        return step(connection)
-
-
-def watched(connection: Connection, way: Way[T], step: Callable[[Connection], T], preparing: Preparing) -> T:
-    """Do a step, and end the connection if the server falls silent."""
-
-    def prepared(connection: Connection) -> T:
-        preparing.begin(connection)
-        return step(connection)
-
+    dialect, level = connection.dialect.name, ""
     with Silence(connection.connection.driver_connection):
-        return way(connection, prepared)
+        while not running.is_over:
+            rows: Rows = ()
+            failed: Exception | None = None
+            try:
+                wanted = "AUTOCOMMIT" if len(running.commands) == 1 else _ATOMIC[dialect]
+                if level != wanted:
+                    if connection.in_transaction():
+                        connection.rollback()
+                    connection.execution_options(isolation_level=wanted)
+                    if not level:
+                        preparing.begin(connection)
+                    level = wanted
+                rows = _done(connection, running.commands)
+            except Exception as exc:
+                failed = _problem(dialect, exc)
+                if only_reads(exc):
+                    connection.invalidate()
+            if failed is None:
+                running.answer(rows)
+            else:
+                running.fail(failed)
+                if isinstance(failed, StoreError):
+                    return  # the connection may be broken
+
+
+def _done(connection: Connection, commands: Sequence[Command]) -> Rows:
+    first, *rest = commands
+    if not rest:
+        return _answer(connection, *first)
+    with connection.begin() as transaction:
+        rows = _answer(connection, *first)
+        if not rows:
+            transaction.rollback()
+            return ()
+        for command in rest:
+            _answer(connection, *command)
+    return rows
+
+
+def _answer(connection: Connection, statement: Any, values: Any) -> Rows:
+    executed: Executable = _text(statement) if isinstance(statement, str) else statement
+    result = connection.execute(executed, values or None)
+    if result.returns_rows:
+        return result.all()
+    return DONE if result.rowcount else ()
+
+
+@lru_cache(maxsize=512)
+def _text(statement: str) -> TextClause:
+    return text(statement)
 
 
 def loses_its_place(dialect: str) -> bool:
@@ -293,16 +324,17 @@ def engine_errors(dialect: str) -> Iterator[None]:
     try:
         yield
     except Exception as exc:
-        # A UnicodeError, a ValueError of the driver, means that the connection cannot write a text (a key).
-        if isinstance(exc, (StoreError, TypeError, ValueError)) and not isinstance(exc, UnicodeError):
+        failed = _problem(dialect, exc)
+        if failed is exc:
             raise
-        if isinstance(exc, StatementError):
-            exc.params = None  # the parameters are the key and the blob, and would be printed
-        if isinstance(exc, DBAPIError) and lacks_a_column(exc):
-            older = common.older_layout("a table").because_of(exc)
-            raise older from older.__cause__
-        if isinstance(exc, DBAPIError) and (pooled := refused_by_pooler(exc)) is not None:
-            pooled = pooled.because_of(exc)
-            raise pooled from pooled.__cause__
-        failed = common.unavailable(dialect, exc)
         raise failed from failed.__cause__
+
+
+def _problem(dialect: str, error: Exception) -> Exception:
+    # A UnicodeError, a ValueError of the driver, means that the connection cannot write a text (a key).
+    if isinstance(error, (StoreError, TypeError, ValueError)) and not isinstance(error, UnicodeError):
+        return error
+    if isinstance(error, StatementError):
+        error.params = None  # the parameters are the key and the blob, and would be printed
+    breaks_rule = isinstance(error, IntegrityError)
+    return problem(error, partial(common.unavailable, dialect), _REMEDY, breaks_rule=breaks_rule)

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from ..types.errors import StoreUnavailableError
-from . import common
+from . import sql_errors
 
 __all__ = ["Database"]
 
@@ -42,9 +42,6 @@ class Database:
         self._connection: sqlite3.Connection | None = None
         self._is_closed = False
         self._is_refused = False
-        self.has_table = False
-        """True once the table of conversations is known to exist."""
-        self.has_part_table = False
         _watch(self)
 
     @contextmanager
@@ -56,15 +53,20 @@ class Database:
             with self._lock:
                 yield self._connection or self._open()
         except sqlite3.Error as exc:
-            if isinstance(exc, sqlite3.OperationalError) and "column" in str(exc):
-                older = common.older_layout("a table").because_of(exc)
-                raise older from older.__cause__
-            failed = StoreUnavailableError(
-                f"SQLite could not use the store: {type(exc).__name__}: {exc}{self._advice(exc)}"
-            ).because_of(exc)
+            failed = self.problem(exc)
             raise failed from failed.__cause__
 
-    def _advice(self, exc: sqlite3.Error) -> str:
+    def problem(self, error: sqlite3.Error) -> Exception:
+        """Translate an error of SQLite for a step."""
+        breaks_rule = isinstance(error, sqlite3.IntegrityError)
+        return sql_errors.problem(error, self._unavailable, "", breaks_rule=breaks_rule)
+
+    def _unavailable(self, error: Exception) -> StoreUnavailableError:
+        return StoreUnavailableError(
+            f"SQLite could not use the store: {type(error).__name__}: {error}{self._advice(error)}"
+        ).because_of(error)
+
+    def _advice(self, exc: Exception) -> str:
         if "unable to open" in str(exc):
             return (
                 f"; check the path {str(self._path)!r}: its folder must exist, "

@@ -37,9 +37,7 @@ class Counted(SQLiteStore):
 
     def lease_and_load(self, key: str, ttl: float) -> Any:
         self.calls.append("lease_and_load")
-        lease = self.make_lease(key, ttl)
-        lease.take()
-        return lease, super().load(key)
+        return super().lease_and_load(key, ttl)
 
     def save_and_release(self, lease: Any, key: str, blob: bytes, **rest: Any) -> int:
         self.calls.append("save_and_release")
@@ -55,9 +53,7 @@ class Counted(SQLiteStore):
 
     def lease_and_load_head(self, key: str, ttl: float, **rest: Any) -> Any:
         self.calls.append("lease_and_load_head")
-        lease = self.make_lease(key, ttl)
-        lease.take()
-        return lease, super().load_head(key, **rest)
+        return super().lease_and_load_head(key, ttl, **rest)
 
     def save_parts_and_release(self, lease: Any, key: str, *rest: Any, **more: Any) -> int:
         self.calls.append("save_parts_and_release")

@@ -271,7 +271,7 @@ def test_a_load_that_fails_behind_the_lease(tmp_path: Path) -> None:
     """The combined step takes the lease first. If it fails then, the caller has nothing to give back."""
     with SQLiteStore(tmp_path / "states.sqlite3") as store:
         Chat(ScriptedBackend("Hello.")).conversation(store, "ada").send("Hello?")
-        store.load = store.load_head = _fails  # type: ignore[method-assign, assignment]
+        store._steps.load = store._steps.load_head = _fails  # type: ignore[method-assign]
         for step in (store.lease_and_load, store.lease_and_load_head):
             with pytest.raises(StoreUnavailableError):
                 step("ada", 60.0)

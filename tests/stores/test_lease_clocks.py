@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 import sqlalchemy
-from sqlalchemy import BigInteger, literal_column
 
-from goaitools_py.stores import SQLAlchemyStore, SQLiteStore, sql_lease, sqlite_tables
+from goaitools_py.stores import SQLAlchemyStore, SQLiteStore, sql_statements
 from goaitools_py.types.errors import LeaseHeldError
 
 from ._places import place_of
@@ -27,11 +26,9 @@ class Clocks:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.since_start = 100_000.0
         self.set_by = 0.0
-        clock = sqlite_tables.time
+        clock = sql_statements.time
         monkeypatch.setattr(clock, "monotonic_ns", lambda: round(self.since_start * 1e9))
-        monkeypatch.setattr(
-            sqlite_tables.time, "time_ns", lambda: round((self.since_start + self.set_by) * 1e9)
-        )
+        monkeypatch.setattr(clock, "time_ns", lambda: round((self.since_start + self.set_by) * 1e9))
         monkeypatch.setattr(time, "time", lambda: self.since_start + self.set_by)
 
 
@@ -131,8 +128,7 @@ def test_a_server_whose_clock_was_set_back(
 
         def server_at(seconds: float) -> SQLAlchemyStore:
             """The same table, asked at another time of the server's clock."""
-            now = literal_column(str(round(seconds * 1000)), BigInteger())
-            monkeypatch.setitem(sql_lease._NOW, store._dialect, str(now))
+            monkeypatch.setitem(sql_statements._NOW, store._dialect, str(round(seconds * 1000)))
             return SQLAlchemyStore(engine)
 
         for key in ("ada", "bob"):

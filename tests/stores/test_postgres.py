@@ -61,6 +61,30 @@ def test_the_tables_are_those_of_the_other_store(url: str) -> None:
         engine.dispose()
 
 
+def test_a_database_without_a_table_of_parts(url: str) -> None:
+    """Another store has made the table of conversations alone: its rows are heads without parts."""
+    engine = sqlalchemy.create_engine(url.replace("postgresql", "postgresql+psycopg"))
+    try:
+        version = SQLAlchemyStore(engine).save("ada", b"1", expected=None)
+        with PostgresStore.open(url) as store:
+            found = store.load_head("ada")
+            assert found is not None
+            assert (found.blob, found.version, found.parts) == (b"1", version, ())
+            assert store.load_head("bob") is None
+            assert store.save_parts("ada", b"2", (), (), expected=version) == version + 1
+    finally:
+        engine.dispose()
+
+
+def test_a_table_with_an_odd_name(url: str) -> None:
+    """Signs that begin a parameter, or end a name, are part of the name."""
+    with PostgresStore.open(url, table='a:key $1 %s "b"') as store:
+        version = store.save("ada", b"1", expected=None)
+        with store.lease("ada", 60.0):
+            assert store.is_held("ada")
+        assert [entry.version for entry in store.list("a").keys] == [version]
+
+
 @pytest.mark.parametrize("prepare", [True, False])
 def test_a_conversation(url: str, prepare: bool) -> None:
     """Turns over either colour; with and without prepared statements."""

@@ -7,7 +7,6 @@ import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import sqlalchemy
@@ -16,7 +15,7 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.schema import CreateTable
 
 from goaitools_py import StateConflictError, StoreUnavailableError
-from goaitools_py.stores import LeaseHeldError, SQLAlchemyStore, SQLiteStore, sql_lease, sql_table
+from goaitools_py.stores import LeaseHeldError, SQLAlchemyStore, SQLiteStore, StoredPart, sql_table
 from goaitools_py.testing import store_contract
 
 from ._places import Place
@@ -40,13 +39,16 @@ def _words(ddl: str) -> list[str]:
     return re.findall(r"[a-z0-9_]+|[(),=]", re.sub(r'[`";]', "", ddl).lower())
 
 
-def _documented(module: ModuleType, name: str) -> str:
-    written = re.search(rf"-- {name}\n(.*?;)", module.__doc__ or "", re.DOTALL)
+def _documented(name: str, table: str) -> str:
+    _, _, section = (sql_table.__doc__ or "").partition(f"-- {name}\n")
+    written = re.search(rf"CREATE [A-Z ]*TABLE {table} .*?;", section, re.DOTALL)
     assert written is not None
-    return written[1]
+    return written[0]
 
 
-@pytest.mark.parametrize("module", [sql_table, sql_lease], ids=["states", "leases"])
+@pytest.mark.parametrize(
+    ("role", "table"), [("state", "goaitools_state"), ("lease", "goaitools_state_lease")]
+)
 @pytest.mark.parametrize(
     ("name", "dialect"),
     [
@@ -56,19 +58,14 @@ def _documented(module: ModuleType, name: str) -> str:
     ],
 )
 def test_the_documented_table_is_the_one_that_is_made(
-    module: ModuleType, name: str, dialect: sqlalchemy.Dialect
+    role: str, table: str, name: str, dialect: sqlalchemy.Dialect
 ) -> None:
     """Who migrates by hand copies DDL from the docstrings: it is what the first save and lease would make."""
-    rows: sql_table.Rows = (
-        sql_table.StateRows("goaitools_state", None)
-        if module is sql_table
-        else sql_lease.LeaseRows(dialect.name, "goaitools_state", None)
-    )
-
-    made = str(CreateTable(rows.table).compile(dialect=dialect))
+    [[statement]] = sql_table.tables_of(dialect.name, "goaitools_state", None)[role]
+    made = str(CreateTable(statement.element).compile(dialect=dialect))
 
     made = re.sub(r",\s*PRIMARY KEY \(\W?key\W?\)", "", made).replace("NOT NULL", "NOT NULL PRIMARY KEY", 1)
-    assert _words(_documented(module, name)) == _words(made)
+    assert _words(_documented(name, table)) == _words(made)
 
 
 @pytest.mark.parametrize("place", EACH, indirect=True)
@@ -76,8 +73,8 @@ def test_the_documented_tables_work(place: Place, engine: sqlalchemy.Engine) -> 
     """Tables made from the docstrings serve, and the store makes none."""
     name = {"postgresql": "PostgreSQL", "mariadb": "MySQL, MariaDB"}.get(place.kind, "SQLite")
     with engine.begin() as connection:
-        for module in (sql_table, sql_lease):
-            connection.exec_driver_sql(_documented(module, name))
+        for table in ("goaitools_state", "goaitools_state_lease"):
+            connection.exec_driver_sql(_documented(name, table))
     made: list[str] = []
     sqlalchemy.event.listen(
         engine, "before_cursor_execute", lambda *args: made.append(args[2]) if "CREATE" in args[2] else None
@@ -122,6 +119,22 @@ def test_a_table_of_another_name(engine: sqlalchemy.Engine) -> None:
     stored = one.load("ada")
     assert stored is not None
     assert stored.blob == b"one"
+
+
+@pytest.mark.parametrize("place", EACH, indirect=True)
+def test_a_table_with_an_odd_name(engine: sqlalchemy.Engine) -> None:
+    """Signs that begin a parameter, or end a name, are part of the name."""
+    store = SQLAlchemyStore(engine, table='a:key %s "b" `c`')
+    part = StoredPart(name=b"n" * 32, kind=1, data=b"part")
+
+    version = store.save_parts("ada", b"head", (part,), (), expected=None)
+    with store.lease("ada", 60.0):
+        assert store.is_held("ada")
+
+    assert store.load_parts("ada", [part.name]) == (part,)
+    assert [entry.version for entry in store.list("a").keys] == [version]
+    assert store.delete("ada")
+    assert store.load_parts("ada", [part.name]) == ()
 
 
 @pytest.mark.parametrize("place", ["postgresql"], indirect=True)

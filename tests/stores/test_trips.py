@@ -85,7 +85,7 @@ def test_a_turn_with_parts_asks_as_often_as_a_plain_one(place: Place) -> None:
             {*found[kind]} for kind in (("inline", False), ("store", False), ("store", True))
         )
         assert combined <= plain + 1
-        assert combined <= single - 10
+        assert combined <= single - 9
         return
     combined, single = TRIPS[place.kind]
     for parts in ("inline", "store"):

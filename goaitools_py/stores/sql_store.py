@@ -1,0 +1,169 @@
+# generated from stores/async_sql_store.py by tests/make_sync.py; edit stores/async_sql_store.py
+"""The methods of every store in SQL that is not async: each runs one step of `sql_steps`.
+
+Owns: the methods, and the handle of a lease. Must never know: a driver, a statement, or a blob's contents.
+
+A lease is a row with a time, not a lock: nothing is open between the statements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from typing import ClassVar, TypeVar
+
+from .base import RowFacts, Stored, StoredHead, StoredPage, StoredPart
+from .sql_steps import LeaseToken, SQLSteps, Step
+from .taking import held, taking
+
+__all__ = ["SQLLease", "SQLStore"]
+
+T = TypeVar("T")
+
+
+class SQLStore:
+    """A store in tables of a database. A subclass sets `_steps`, and says how a step is run."""
+
+    _steps: SQLSteps
+    _finishes: ClassVar[bool] = False
+    """Whether a step that takes a lease goes on to its end if its caller is cancelled."""
+
+    def _run(self, step: Step[T]) -> T:
+        """Do the commands of a step."""
+        raise NotImplementedError
+
+    def load(self, key: str) -> Stored | None:
+        """The blob under `key`, or None."""
+        return self._run(self._steps.load(key))
+
+    def save(self, key: str, blob: bytes, *, expected: int | None, facts: RowFacts | None = None) -> int:
+        """Save if the stored version is still `expected`; None: only if nothing is stored yet.
+
+        If the connection breaks after the write was sent, the row is read once to see whether it was done.
+        """
+        return self._run(self._steps.save(key, blob, expected, facts))
+
+    def save_parts(
+        self,
+        key: str,
+        head: bytes,
+        new: Collection[StoredPart],
+        gone: Collection[bytes],
+        *,
+        expected: int | None,
+        facts: RowFacts | None = None,
+    ) -> int:
+        """As `save`; in the same atomic step add parts and drop parts. See `Parted.save_parts`."""
+        return self._run(self._steps.save_parts(key, head, new, gone, expected, facts))
+
+    def load_head(self, key: str, *, kinds: Collection[int] | None = None) -> StoredHead | None:
+        """The head and its parts of these kinds (None: all kinds), read in one statement."""
+        return self._run(self._steps.load_head(key, kinds))
+
+    def load_parts(self, key: str, names: Collection[bytes]) -> tuple[StoredPart, ...]:
+        """The named parts that are stored."""
+        return self._run(self._steps.load_parts(key, names))
+
+    def set_stop(self, key: str, is_wanted: bool = True) -> bool:
+        """Set the stop flag of a key, or clear it. False if nothing is stored there."""
+        return self._run(self._steps.set_stop(key, is_wanted))
+
+    def stop_requested(self, key: str) -> bool:
+        """The stop flag of a key."""
+        return self._run(self._steps.stop_requested(key))
+
+    def delete(self, key: str, *, expected: int | None = None) -> bool:
+        """Delete the entry under `key`, with `expected` only that version. False if there was no entry."""
+        return self._run(self._steps.delete(key, expected))
+
+    def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
+        """A page of the keys that begin with `prefix`, in code point order."""
+        return self._run(self._steps.list(prefix, cursor, limit))
+
+    @contextmanager
+    def lease(self, key: str, ttl: float) -> Iterator[SQLLease]:
+        """Hold the lease of `key` for at most `ttl` seconds, then renew it. `LeaseHeldError`: it is taken.
+
+        It is a row with a time, not a lock: nothing is open between the statements.
+        """
+        lease = SQLLease(self, LeaseToken(key, ttl))
+        with held(lease, lambda: self._run(self._steps.take(lease.token))):
+            yield lease
+
+    def is_held(self, key: str) -> bool:
+        """True while a holder has the lease of `key`. It only reads."""
+        return self._run(self._steps.is_held(key))
+
+    def lease_and_load(self, key: str, ttl: float) -> tuple[SQLLease, Stored | None]:
+        """Take a lease, and then load, on one connection. See `Combining.lease_and_load`."""
+        lease = SQLLease(self, LeaseToken(key, ttl))
+        return lease, self._taken(lease, lambda: self._steps.take_and_load(lease.token))
+
+    def lease_and_load_head(
+        self, key: str, ttl: float, *, kinds: Collection[int] | None = None
+    ) -> tuple[SQLLease, StoredHead | None]:
+        """Take a lease, and then load the head, on one connection. See `CombiningParts`."""
+        lease = SQLLease(self, LeaseToken(key, ttl))
+        return lease, self._taken(lease, lambda: self._steps.take_and_load_head(lease.token, kinds))
+
+    def _taken(self, lease: SQLLease, step: Callable[[], Step[T]]) -> T:
+        with taking(lease):
+            return self._run(step())
+
+    def save_and_release(
+        self,
+        lease: SQLLease,
+        key: str,
+        blob: bytes,
+        *,
+        expected: int | None,
+        facts: RowFacts | None = None,
+    ) -> int:
+        """As `save`, and the lease ends with it. See `Combining.save_and_release`."""
+        version = self._run(self._steps.save(key, blob, expected, facts, lease.token))
+        lease.note_end()
+        return version
+
+    def save_parts_and_release(
+        self,
+        lease: SQLLease,
+        key: str,
+        head: bytes,
+        new: Collection[StoredPart],
+        gone: Collection[bytes],
+        *,
+        expected: int | None,
+        facts: RowFacts | None = None,
+    ) -> int:
+        """As `save_parts`; the same step ends the lease. See `CombiningParts.save_parts_and_release`."""
+        version = self._run(self._steps.save_parts(key, head, new, gone, expected, facts, lease.token))
+        lease.note_end()
+        return version
+
+
+class SQLLease:
+    """A lease that is held in a database."""
+
+    def __init__(self, store: SQLStore, token: LeaseToken) -> None:
+        self._store = store
+        self.token = token
+        self._is_over = False
+
+    @property
+    def is_taken(self) -> bool:
+        """True once the database has confirmed it."""
+        return self.token.is_taken
+
+    def note_end(self) -> None:
+        """Note that a save has ended the lease."""
+        self._is_over = True
+
+    def renew(self) -> bool:
+        """Begin the `ttl` anew. False if the lease ran out."""
+        return self._store._run(self._store._steps.renew(self.token))
+
+    def release(self) -> None:
+        """End the lease now. Raises `StoreUnavailableError`; may be called again."""
+        if not self._is_over:
+            self._store._run(self._store._steps.release(self.token))
+            self._is_over = True
