@@ -271,7 +271,7 @@ def test_little_is_loaded(code: str) -> None:
     assert set(HEAVY) & set(ran.stdout.split()) == set()
 
 
-AT_IMPORT = 76
+AT_IMPORT = 73
 """How many modules of its own the package may load at its import. More than half come when a chat needs them:
 the engine of a turn, the edges of an event loop, the translation between provider APIs."""
 LATER = (
