@@ -6,14 +6,26 @@ Owns: the requests, by provider API and name of the rule. Must never know: the w
 from __future__ import annotations
 
 import base64
+import json
 import struct
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["EXAMPLES", "PATHS", "Example"]
+from goaitools_py.sim import SimServer
+
+__all__ = ["EXAMPLES", "Example", "ask"]
 
 JSON = Mapping[str, Any]
+HEADERS = {"content-type": "application/json", "anthropic-version": "2023-06-01"}
 PATHS = {"openai": "/v1/chat/completions", "openai-responses": "/v1/responses", "anthropic": "/v1/messages"}
+
+
+def ask(sim: SimServer, wire: str, body: Mapping[str, Any]) -> tuple[int, Any]:
+    """Status and JSON of the answer."""
+    response = sim.respond("POST", PATHS[wire], HEADERS, json.dumps(body).encode())
+    if response.streamed:
+        return response.status, response.body.decode()
+    return response.status, json.loads(response.body)
 
 
 class Example(NamedTuple):
