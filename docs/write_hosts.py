@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from goaitools_py.backends.host_rules import RULES
-from goaitools_py.backends.known_hosts import ROWS, Row
+from goaitools_py.backends.known_hosts import ROWS, KnownHost
 
 PAGE = Path(__file__).resolve().parent / "servers.md"
 
@@ -54,7 +54,7 @@ def _hosts() -> Iterator[str]:
         yield f"| {APIS[row.wire]} | {host} | {models} | {rules} | {row.since} | {row.source} |"
 
 
-def _order(row: Row) -> tuple[int, str, str]:
+def _order(row: KnownHost) -> tuple[int, str, str]:
     return list(APIS).index(row.wire), row.host.lstrip("*."), row.model
 
 

@@ -16,7 +16,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, Literal, Protocol, runtime_checkable
 
-from ..base import rawjson
 from ..base.values import Value
 from ..types.citations import Citation
 from ..types.messages import Message, ToolCall, ToolResult, Usage
@@ -269,6 +268,8 @@ class BackendError(Exception):
         """
         if b'"failed_generation"' not in self.body:
             return ""
+        from ..base import rawjson  # not at the top: this answer is rare
+
         try:
             answer = rawjson.loads(self.body)
         except ValueError:

@@ -1,9 +1,9 @@
-"""The rules of hosts: what one host of a provider API takes in a request, and another refuses.
+"""The rules of hosts: forms of a request that one host of a provider API takes, and another refuses.
 
 Owns: the letters of the rules, and which letters exclude each other. Must never know: a provider's JSON, a
 host's name, or the reaction to a refusal.
 
-A history is stored as it came. What a host needs is done to the request only (`ViewsHistory.request_view`).
+A history is stored as it came. Only the request gets the form of a host (`ViewsHistory.request_view`).
 A letter stands for one rule, on every provider API that has it. States keep the letters that a host was found
 to have, so a letter never changes its meaning. A release that does not know a letter keeps and ignores it.
 """
@@ -41,11 +41,11 @@ RULES: Final[Mapping[str, str]] = {
     "y": "no names of authors",
     "z": "no system message: its text is that of a user message",
 }
-"""What each letter means, in words for warnings and pages."""
+"""The meaning of each letter, in words for warnings and pages."""
 
 GUESSES: Final = ("efjmpr", "adfijlmnprstuxy", "adefgijklmpstuxy")
 """The rules to try in turn after a refusal whose words name no rule: first the forms of the strictest host,
-then the shape of the history too, then what the other hosts need instead."""
+then the shape of the history too, then the forms of the other hosts."""
 
 _EXCLUDES: Final[Mapping[str, str]] = {
     "e": "n",

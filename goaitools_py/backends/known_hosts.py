@@ -1,4 +1,4 @@
-"""What known hosts need in a request, in one dated table, so that the first request is right.
+"""The rules of known hosts, in one dated table, so that the first request is right.
 
 Owns: the rows, each with its date and source. Must never know: how a rule changes a request, or which rules
 were learned from a refusal.
@@ -15,10 +15,10 @@ from typing import Final, NamedTuple
 from .host_rules import joined_rules
 from .protocols import HostRules
 
-__all__ = ["ROWS", "Row", "known_rules"]
+__all__ = ["ROWS", "KnownHost", "known_rules"]
 
 
-class Row(NamedTuple):
+class KnownHost(NamedTuple):
     """The rules of one host.
 
     Attributes:
@@ -39,7 +39,7 @@ class Row(NamedTuple):
 
 
 ROWS: Final = (
-    Row(
+    KnownHost(
         "anthropic",
         "anthropic",
         "*",
@@ -47,12 +47,18 @@ ROWS: Final = (
         "2026-09",
         "platform.claude.com/docs, vision; can1357/oh-my-pi#10633",
     ),
-    Row("anthropic", "aws", "*", "w", "2026-09", "as for Anthropic"),
-    Row("anthropic", "foundry", "*", "w", "2026-09", "as for Anthropic"),
-    Row("anthropic", "claude.googleapis.com", "*", "sw", "2026-09", "neurolink#1772 (s); as for Anthropic"),
-    Row("anthropic", "api.deepseek.com", "*", "k", "2026-05", "hermes-agent#22313; QwenLM/qwen-code#3788"),
-    Row("openai-responses", "*:11434", "*", "p", "2026-08", "ollama/ollama openai/responses.go at 017eb8a"),
-    Row(
+    KnownHost("anthropic", "aws", "*", "w", "2026-09", "as for Anthropic"),
+    KnownHost("anthropic", "foundry", "*", "w", "2026-09", "as for Anthropic"),
+    KnownHost(
+        "anthropic", "claude.googleapis.com", "*", "sw", "2026-09", "neurolink#1772 (s); as for Anthropic"
+    ),
+    KnownHost(
+        "anthropic", "api.deepseek.com", "*", "k", "2026-05", "hermes-agent#22313; QwenLM/qwen-code#3788"
+    ),
+    KnownHost(
+        "openai-responses", "*:11434", "*", "p", "2026-08", "ollama/ollama openai/responses.go at 017eb8a"
+    ),
+    KnownHost(
         "openai",
         "api.deepseek.com",
         "*",
@@ -62,7 +68,7 @@ ROWS: Final = (
         "requests, other turns ignore it; anomalyco/opencode#17523, MoonshotAI/kimi-cli#2141; no role "
         "`developer`: earendil-works/pi#1048, theopenco/llmgateway#3462",
     ),
-    Row(
+    KnownHost(
         "openai",
         "*.moonshot.ai",
         "*",
@@ -70,8 +76,8 @@ ROWS: Final = (
         "2026-07",
         "MoonshotAI/kimi-code#1985: an assistant's message 'must not be empty'",
     ),
-    Row("openai", "*.moonshot.cn", "*", "e", "2026-07", "MoonshotAI/kimi-code#1985"),
-    Row(
+    KnownHost("openai", "*.moonshot.cn", "*", "e", "2026-07", "MoonshotAI/kimi-code#1985"),
+    KnownHost(
         "openai",
         "*.moonshot.ai",
         "kimi-*",
@@ -80,8 +86,8 @@ ROWS: Final = (
         "continuedev/continue#11600, openclaw/openclaw#74846: 'reasoning_content is missing in assistant "
         "tool call message'; models moonshot-v1 do not think (continue#11806)",
     ),
-    Row("openai", "*.moonshot.cn", "kimi-*", "k", "2026-01", "continuedev/continue#11600"),
-    Row(
+    KnownHost("openai", "*.moonshot.cn", "kimi-*", "k", "2026-01", "continuedev/continue#11600"),
+    KnownHost(
         "openai",
         "api.mistral.ai",
         "*",
@@ -90,7 +96,7 @@ ROWS: Final = (
         "mistralai/mistral-vibe#1075 (i, code 3280); 0xPlaygrounds/rig#1130 (l); charmbracelet/crush#1590, "
         "BerriAI/litellm#30835 (m, y: closed request types); avante-corp/avante.nvim#2562 (u, code 3230)",
     ),
-    Row(
+    KnownHost(
         "openai",
         "api.groq.com",
         "*",
@@ -98,7 +104,7 @@ ROWS: Final = (
         "2024-09",
         "console.groq.com/docs/openai: `messages[].name` is not supported, seen 2026-11",
     ),
-    Row(
+    KnownHost(
         "openai",
         "api.groq.com",
         "openai/gpt-oss-*",
@@ -107,8 +113,8 @@ ROWS: Final = (
         "janhq/jan#8136: 'reasoning_content' is unsupported; groq-python 0681348, types/chat: `reasoning` is "
         "a member of an assistant's message",
     ),
-    Row("openai", "api.groq.com", "qwen/qwen3*", "q", "2026-05", "as for gpt-oss"),
-    Row(
+    KnownHost("openai", "api.groq.com", "qwen/qwen3*", "q", "2026-05", "as for gpt-oss"),
+    KnownHost(
         "openai",
         "api.groq.com",
         "meta-llama/*",
@@ -116,8 +122,8 @@ ROWS: Final = (
         "2026-04",
         "NousResearch/hermes-agent#11089; vercel/ai#8057: models that do not think take no reasoning",
     ),
-    Row("openai", "api.groq.com", "llama-*", "r", "2026-04", "as for meta-llama"),
-    Row(
+    KnownHost("openai", "api.groq.com", "llama-*", "r", "2026-04", "as for meta-llama"),
+    KnownHost(
         "openai",
         "api.cerebras.ai",
         "*",
@@ -126,7 +132,7 @@ ROWS: Final = (
         "QwenLM/qwen-code#11045, proxysoul/Empryo#209: takes `reasoning`, and answers 400 `wrong_api_format` "
         "to `reasoning_content`; docs of agentjido/req_llm: no role `developer`",
     ),
-    Row(
+    KnownHost(
         "openai",
         "generativelanguage.googleapis.com",
         "*",
@@ -134,7 +140,7 @@ ROWS: Final = (
         "2025-11",
         "ai.google.dev/gemini-api/docs/thought-signatures; securo-finance/securo#884",
     ),
-    Row(
+    KnownHost(
         "openai",
         "*aiplatform.googleapis.com",
         "google/gemini-*",
@@ -142,7 +148,7 @@ ROWS: Final = (
         "2025-11",
         "cloud.google.com/vertex-ai, thought signatures; dify-official-plugins#2088",
     ),
-    Row(
+    KnownHost(
         "openai",
         "api.perplexity.ai",
         "*",
@@ -150,7 +156,7 @@ ROWS: Final = (
         "2024-02",
         "perplexityai/api-discussion#265: 'user and assistant roles should be alternating'",
     ),
-    Row(
+    KnownHost(
         "openai",
         "api.cloudflare.com",
         "*",
@@ -158,10 +164,10 @@ ROWS: Final = (
         "2025-12",
         "TencentCloud/TencentDB-Agent-Memory#1313, zeroclaw-labs/zeroclaw#9493: null content is refused",
     ),
-    Row(
+    KnownHost(
         "openai", "gateway.ai.cloudflare.com", "*workers-ai/*", "n", "2025-12", "zeroclaw-labs/zeroclaw#9493"
     ),
-    Row(
+    KnownHost(
         "openai",
         "*.minimax.io",
         "*",
@@ -169,13 +175,13 @@ ROWS: Final = (
         "2026-05",
         "can1357/oh-my-pi#954: 'invalid chat setting (2013)', 'invalid message role: system (2013)'",
     ),
-    Row("openai", "*.minimaxi.com", "*", "s", "2026-05", "can1357/oh-my-pi#954"),
-    Row(
+    KnownHost("openai", "*.minimaxi.com", "*", "s", "2026-05", "can1357/oh-my-pi#954"),
+    KnownHost(
         "openai", "*.aliyuncs.com", "*", "d", "2025-10", "cloudwego/eino#994, DashScope's page of error codes"
     ),
-    Row("openai", "api.together.xyz", "*", "d", "2026-05", "earendil-works/pi, its table of servers"),
-    Row("openai", "api.together.ai", "*", "d", "2026-05", "earendil-works/pi, its table of servers"),
-    Row(
+    KnownHost("openai", "api.together.xyz", "*", "d", "2026-05", "earendil-works/pi, its table of servers"),
+    KnownHost("openai", "api.together.ai", "*", "d", "2026-05", "earendil-works/pi, its table of servers"),
+    KnownHost(
         "openai",
         "ollama.com",
         "*",
@@ -183,7 +189,7 @@ ROWS: Final = (
         "2026-08",
         "ollama/ollama fb307609, openai.go: only `reasoning` is read",
     ),
-    Row("openai", "*:11434", "*", "q", "2026-08", "as for ollama.com"),
+    KnownHost("openai", "*:11434", "*", "q", "2026-08", "as for ollama.com"),
 )
 """All rows that match count."""
 

@@ -154,7 +154,7 @@ class EntryView(NamedTuple):
 
 
 class HostRules(Value, frozen=True, kw_only=True):
-    """What a host takes in a request. Later releases may add fields, each with a default.
+    """The forms that a host takes in a request. Later releases may add fields, each with a default.
 
     Attributes:
         letters: The rules of this host, each a letter of `host_rules.RULES`, sorted. A dialect ignores a
@@ -166,7 +166,7 @@ class HostRules(Value, frozen=True, kw_only=True):
 
 @runtime_checkable
 class ViewsHistory(Protocol):
-    """Additional methods of a dialect that knows what the hosts of its provider API take.
+    """Additional methods of a dialect that knows the forms which the hosts of its provider API take.
 
     The rules of `ChecksHistory` are wide, so a server may refuse a valid history. With these methods, the
     next request has the form that this server takes, and the stored history stays as it came. Without them,
@@ -183,8 +183,10 @@ class ViewsHistory(Protocol):
 
     @property
     def host(self) -> str:
-        """The server's host and port, such as "127.0.0.1:11434". What was learned holds for it only. "" for
-        the provider's own."""
+        """The server's host and port, for example "127.0.0.1:11434"; "" for the provider's own.
+
+        A rule that was learned holds for it only.
+        """
         ...
 
     def known_rules(self, model: str) -> HostRules:

@@ -157,8 +157,8 @@ class RingRow(NamedTuple):
 
 
 class HostRow(NamedTuple):
-    """What one host of the provider API was found to take: the digest of the API, its host and its port, and
-    the letters of its rules (`goaitools_py.backends.host_rules`)."""
+    """The rules that one host of the provider API was found to have: the digest of the API, its host and its
+    port, and the letters of the rules (`goaitools_py.backends.host_rules`)."""
 
     host: Label
     rules: Label

@@ -392,7 +392,7 @@ class _Remedies:
         return False
 
     def _guess(self) -> bool:
-        """Change what the server may have refused without saying so. False if nothing is left to try.
+        """Change a form that the server may have refused without saying so. False if nothing is left to try.
 
         Each guess is tried once, on the rules that the server's words have named, not on an earlier guess.
         """
@@ -419,7 +419,7 @@ class _Remedies:
         """Let the next request have the form of a host with more rules. False if that changes nothing.
 
         The server has refused a request that the common rules of its API allow. The stored history stays as
-        it is, because another server may need what this one refuses.
+        it is, because another server may need the form that this one refuses.
 
         Args:
             letters: The rules to try.

@@ -132,7 +132,7 @@ def _call_id(id: str) -> str:
 
 
 class Frame:
-    """What holds for all messages of a history, and what is known of the messages so far.
+    """The rules for all messages of a history, and the facts of the messages so far.
 
     Args:
         letters: The letters of the rules.

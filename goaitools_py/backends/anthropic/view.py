@@ -214,7 +214,7 @@ class _Messages(Walk):
                 self.names.append(name)
 
     def _parted(self, entry: bytes, role: str) -> list[tuple[str, bytes]]:
-        """The message, with a dot between the results of calls and what the user says."""
+        """The message, with a dot between the results of calls and the words of the user."""
         if role == "assistant":
             self._waits = False
             return [(role, entry)]
@@ -227,7 +227,7 @@ class _Messages(Walk):
         return [*made, (role, others)] if others else made
 
     def _hold(self, role: str, entry: bytes) -> list[bytes]:
-        """Hold a message back until one of the other role comes. Gives what was held before."""
+        """Hold a message back until one of the other role comes. Gives the message that was held before."""
         held = self._held
         if held and _role_of(held[0]) == role and role != "system":
             held.append(entry)

@@ -67,7 +67,7 @@ from ..wire.narrowing import (
     word,
 )
 
-__all__ = ["GIVEN", "OUTPUTS", "Frame", "forms", "item_view", "kind_of", "unique_calls"]
+__all__ = ["GIVEN", "OUTPUTS", "ItemFrame", "forms", "item_view", "kind_of", "unique_calls"]
 
 _MAX_ID: Final = 64
 _MAX_NAME: Final = 128
@@ -155,8 +155,8 @@ def _call_id(id: str) -> str:
     return id if len(id) <= _MAX_ID else digest_id(id)
 
 
-class Frame:
-    """What holds for all items of a history, and what is known of the items so far.
+class ItemFrame:
+    """The rules for all items of a history, and the facts of the items so far.
 
     Args:
         letters: The letters of the rules.
@@ -173,9 +173,9 @@ class Frame:
         self.seen: set[str] = set()
         self.follows_gone = False
 
-    def copy(self) -> Frame:
+    def copy(self) -> ItemFrame:
         """A frame with the same state, to go on with by itself."""
-        other = Frame(self.letters, is_own=self.is_own)
+        other = ItemFrame(self.letters, is_own=self.is_own)
         other.ids, other.seen, other.follows_gone = self.ids.copy(), set(self.seen), self.follows_gone
         return other
 
@@ -190,7 +190,7 @@ class Frame:
 
 def forms(entries: Sequence[bytes]) -> Iterator[EntryView]:
     """Each item in the forms that every server of this provider API takes; see `ViewsHistory`."""
-    frame = Frame("f", is_own=True)
+    frame = ItemFrame("f", is_own=True)
     for entry in entries:
         view = object_in(entry)
         if view is None:
@@ -201,7 +201,7 @@ def forms(entries: Sequence[bytes]) -> Iterator[EntryView]:
         yield EntryView(item_view(entry, view, log, frame), log, frame.ids.changed)
 
 
-def item_view(entry: bytes, view: Mapping[str, Any], log: list[Change], frame: Frame) -> bytes:
+def item_view(entry: bytes, view: Mapping[str, Any], log: list[Change], frame: ItemFrame) -> bytes:
     """One item as a host takes it: the same object if nothing changes, b"" if nothing is left of it.
 
     Args:
@@ -249,7 +249,7 @@ _PLAIN: Final[Mapping[str, frozenset[str]]] = {
 _PLAIN_PART: Final = frozenset({"type", "text", "annotations"})
 
 
-def _is_plain(view: Mapping[str, Any], kind: str, frame: Frame) -> bool:
+def _is_plain(view: Mapping[str, Any], kind: str, frame: ItemFrame) -> bool:
     """True for an item that keeps to all rules: text, calls and outputs as OpenAI and this package write
     them. Most items are so, and to see it takes a tenth of the time that an `Edit` takes."""
     keys = _PLAIN.get(kind)
@@ -284,7 +284,7 @@ def kind_of(item: Mapping[str, Any]) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _other_item(kind: str, log: list[Change], frame: Frame) -> bytes:
+def _other_item(kind: str, log: list[Change], frame: ItemFrame) -> bytes:
     """An item that the host does not know: a line of the model's text for a call, nothing for the rest."""
     log.append("left_out")
     if frame.is_own or kind in _GO_ALONG or not kind.endswith(("_call", "_request")):
@@ -293,7 +293,7 @@ def _other_item(kind: str, log: list[Change], frame: Frame) -> bytes:
     return rawjson.dumps({"type": "message", "role": "assistant", "content": [text]})
 
 
-def _goes(item: Mapping[str, Any], frame: Frame) -> bool:
+def _goes(item: Mapping[str, Any], frame: ItemFrame) -> bool:
     """True for reasoning that the server refuses."""
     if "r" not in frame.letters:
         return False
@@ -316,7 +316,7 @@ def _free(edit: Edit, kind: str) -> None:
             edit.put("type", b'"message"', None)  # without both it would be a message of the caller's
 
 
-def _item(edit: Edit, view: Mapping[str, Any], kind: str, frame: Frame) -> bool:
+def _item(edit: Edit, view: Mapping[str, Any], kind: str, frame: ItemFrame) -> bool:
     """Change one item. True if nothing is left of it."""
     letters = frame.letters
     if kind in OUTPUTS and frame.has("fij"):
@@ -351,7 +351,7 @@ def _plain(edit: Edit, view: Mapping[str, Any], kind: str) -> None:
         edit.put("type", b'"function_call_output"', "rewritten")
 
 
-def _said(edit: Edit, content: object, member: str, kind: str, frame: Frame) -> bool:
+def _said(edit: Edit, content: object, member: str, kind: str, frame: ItemFrame) -> bool:
     """Change the content of a message or an output. True if a message says nothing."""
     letters, log = frame.letters, edit.log
     if isinstance(content, list):
@@ -387,7 +387,7 @@ def _strip(edit: Edit, view: Mapping[str, Any], kind: str) -> None:
         edit.drop("content", "members")
 
 
-def _is_whole(part: Mapping[str, Any], kind: str, frame: Frame) -> bool:
+def _is_whole(part: Mapping[str, Any], kind: str, frame: ItemFrame) -> bool:
     """True if a part has its content. Texts may lack it; see `text_in`."""
     needed = _NEEDED.get(kind)
     if kind == "input_image" and not frame.is_own:
@@ -395,14 +395,14 @@ def _is_whole(part: Mapping[str, Any], kind: str, frame: Frame) -> bool:
     return needed is None or any(isinstance(part.get(key), (str, dict)) for key in needed)
 
 
-def _parts_of(kind: str, frame: Frame) -> frozenset[str]:
+def _parts_of(kind: str, frame: ItemFrame) -> frozenset[str]:
     """The kinds of parts that an item of this kind holds."""
     if frame.is_own or "p" not in frame.letters:
         return _OUT if kind == "assistant" else _IN
     return _PLAIN_OUT if kind == "assistant" else _PLAIN_OUTPUT if kind in OUTPUTS else _PLAIN_IN
 
 
-def _part(raw: bytes, *, kind: str, log: list[Change], frame: Frame) -> bytes:
+def _part(raw: bytes, *, kind: str, log: list[Change], frame: ItemFrame) -> bytes:
     view = object_in(raw)
     if view is None:
         return raw

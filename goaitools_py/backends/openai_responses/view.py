@@ -40,7 +40,7 @@ from ..protocols import Change, HostRules
 from ..wire.grown_view import Walk, viewed
 from ..wire.narrowing import object_in, word
 from ..wire.request import joined
-from .forms import GIVEN, Frame, item_view, kind_of
+from .forms import GIVEN, ItemFrame, item_view, kind_of
 from .writing import function_tool
 
 __all__ = ["request_view"]
@@ -68,7 +68,7 @@ _ANY: Final = {"type": "object", "properties": {}}
 
 
 def request_view(parts: RequestParts, rules: HostRules, *, is_own: bool) -> RequestParts:
-    """The request as a host with these rules takes it; see `ViewsHistory`. `is_own`: see `Frame`."""
+    """The request as a host with these rules takes it; see `ViewsHistory`. `is_own`: see `ItemFrame`."""
     letters = "".join(sorted(_LETTERS.intersection(rules.letters)))
     if not letters:
         return parts
@@ -78,9 +78,9 @@ def request_view(parts: RequestParts, rules: HostRules, *, is_own: bool) -> Requ
     whole = joined([piece for piece in history if piece])
     is_led = bool(preamble)
     rules_here = ("openai-responses", letters, is_own, is_led)
-    found = viewed(rules_here, lambda: _Items(letters, is_own=is_own, is_led=is_led), whole, history)
+    found = viewed(rules_here, lambda: _Walked(letters, is_own=is_own, is_led=is_led), whole, history)
     walk = found.walk
-    assert isinstance(walk, _Items)
+    assert isinstance(walk, _Walked)
     changes: dict[str, Any] = {}
     if found.pieces is not parts.history:
         changes["history"] = found.pieces
@@ -118,7 +118,7 @@ def _renamed(entry: bytes) -> bytes:
     return rawjson.replaced(entry, {"role": b'"system"'})
 
 
-class _Items(Walk):
+class _Walked(Walk):
     """The walk over a history of items.
 
     Attributes:
@@ -132,7 +132,7 @@ class _Items(Walk):
 
     def __init__(self, letters: str, *, is_own: bool, is_led: bool) -> None:
         self._letters = letters
-        self._frame = Frame(letters, is_own=is_own)
+        self._frame = ItemFrame(letters, is_own=is_own)
         self._needles = tuple({_NEEDLES[one] for one in letters if one in _NEEDLES})
         self._is_led = is_led
         self._has_begun = False
@@ -142,9 +142,9 @@ class _Items(Walk):
         self._kind = ""
         self.names: dict[str, str] = {}
 
-    def copy(self) -> _Items:
+    def copy(self) -> _Walked:
         """A walk with the same state."""
-        other = _Items.__new__(_Items)
+        other = _Walked.__new__(_Walked)
         for name in self.__slots__:
             setattr(other, name, getattr(self, name))
         other._frame, other._held, other.names = self._frame.copy(), [*self._held], {**self.names}
@@ -198,7 +198,7 @@ class _Items(Walk):
         )
 
     def _placed(self, kind: str, entry: bytes) -> list[bytes]:
-        """Hold an item back, or send it. Gives what was held before and is finished now."""
+        """Hold an item back, or send it. Gives the items that were held before and are finished now."""
         is_output = kind.endswith("_output")
         if kind not in GIVEN and not is_output:
             done = self._done() if self._held and self._held[0][0] in GIVEN else []
@@ -219,7 +219,7 @@ class _Items(Walk):
         return [*done, entry]
 
     def _done(self) -> list[bytes]:
-        """What is held, as it is sent if no item of the same reply follows."""
+        """The held items, as they are sent if no item of the same reply follows."""
         held = self._held
         if not held:
             return []

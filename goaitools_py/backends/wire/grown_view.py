@@ -1,9 +1,9 @@
-"""Views of histories that grow: what was viewed once is not read again.
+"""Views of histories that grow: an entry that was viewed once is not read again.
 
 Owns: the walk over the entries of a history, and which pieces of it stay. Must never know: a provider API, or
-what a view changes.
+the changes of a view.
 
-A view of a history is made entry by entry: what becomes of an entry depends on the entries before it. So an
+A view of a history is made entry by entry: the sent form of an entry depends on the entries before it. So an
 equal beginning gives an equal beginning, and a longer history goes on from a kept walk; see `KeptViews`.
 """
 
@@ -18,16 +18,18 @@ __all__ = ["Viewed", "Walk", "viewed"]
 
 
 class Walk:
-    """The state of a view at some place of a history. A subclass knows what changes."""
+    """The state of a view at some place of a history. A subclass knows the changes."""
 
     def take(self, entry: bytes) -> Sequence[bytes]:
-        """The next entry as it is sent: none, one or several entries. It may hold back entries until a later
+        """The next entry as it is sent: any number of entries. It may hold back entries until a later
         one decides on them."""
         raise NotImplementedError
 
     def rest(self) -> Sequence[bytes]:
-        """What follows if the history ends here, such as entries that were held back. The state does not
-        change."""
+        """The entries that follow if the history ends here, for example entries that were held back.
+
+        The state does not change.
+        """
         return ()
 
     def copy(self) -> Self:
@@ -48,7 +50,7 @@ class Viewed(NamedTuple):
     walk: Walk
 
 
-class _Kept(NamedTuple):
+class _KnownView(NamedTuple):
     """A view, as far as its history goes.
 
     Attributes:
@@ -64,7 +66,7 @@ class _Kept(NamedTuple):
     walk: Walk
 
 
-_views: Final[KeptViews[_Kept]] = KeptViews()
+_views: Final[KeptViews[_KnownView]] = KeptViews()
 _MOST_PIECES: Final = 64
 """More pieces of a view are joined."""
 
@@ -82,7 +84,7 @@ def viewed(rules: Hashable, start: Callable[[], Walk], whole: bytes, pieces: Seq
         return Viewed(pieces, start())
     end, known = _views.find(rules, whole) or (0, None)
     if known is None:
-        known = _gone_on(_Kept(0, (), 0, start()), whole, 0)
+        known = _gone_on(_KnownView(0, (), 0, start()), whole, 0)
     elif end < len(whole):
         known = _gone_on(known, whole, end + len(BETWEEN))
     if end < len(whole):
@@ -106,7 +108,7 @@ def _same(whole: bytes, at: int, entries: Sequence[bytes]) -> int:
     return len(entries)
 
 
-def _gone_on(known: _Kept, whole: bytes, at: int) -> _Kept:
+def _gone_on(known: _KnownView, whole: bytes, at: int) -> _KnownView:
     """View the rest of a history, from the place `at` on."""
     walk, clean, made = known.walk.copy(), known.clean, [*known.made]
     size = known.size
@@ -119,7 +121,7 @@ def _gone_on(known: _Kept, whole: bytes, at: int) -> _Kept:
                 size += len(sent)
     if len(made) > _MOST_PIECES:
         made = [BETWEEN.join(made)]
-    return _Kept(clean, tuple(made), size, walk)
+    return _KnownView(clean, tuple(made), size, walk)
 
 
 def _pieces(pieces: Sequence[bytes], whole: bytes, clean: int, sent: bytes) -> list[bytes]:

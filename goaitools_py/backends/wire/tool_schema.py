@@ -10,7 +10,7 @@ forms written here say the same to a model, and every known server takes them:
                                       (kimi-cli#2061, 2026-04). The definition takes its place, unless it
                                       contains itself; then the other keywords go
 ``type`` beside ``anyOf``             Moonshot: "type should be defined in anyOf items instead of the parent
-                                      schema" (kimi-code#2661, 2026-08). Each variant gets what stood beside
+                                      schema" (kimi-code#2661, 2026-08). Each variant gets the rules beside
                                       it
 ``anyOf`` at the root                 OpenAI: "schema must have type 'object' and not have 'oneOf'/'anyOf'/
                                       'allOf'/'enum'/'not' at the top level" (langchainjs#9804, 2026-01).
