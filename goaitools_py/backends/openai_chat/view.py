@@ -279,6 +279,7 @@ _NEEDLES: Final[Mapping[str, tuple[bytes, ...]]] = {
     "c": (b'"tool_calls"',),
     "d": (b'"developer"',),
     "g": (b'"tool_calls"',),
+    "h": (b'"tool_calls"',),
     "i": (b'"tool_call',),
     "j": (b'"tool_call',),
     "q": (b'"reasoning_content"',),
