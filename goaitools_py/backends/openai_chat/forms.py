@@ -131,7 +131,7 @@ def _id_rule(letters: str) -> Callable[[str], str]:
 
 
 class _Work(NamedTuple):
-    """What is to be done to a message.
+    """The changes of a message.
 
     Attributes:
         letters: The rules.
@@ -168,7 +168,7 @@ def forms(entries: Sequence[bytes]) -> Iterator[EntryView]:
 
 def message_view(entry: bytes, letters: str) -> bytes:
     """One message as a host with these rules takes it: the same object if nothing changes, b"" if nothing is
-    left of it. What is not a JSON object stays."""
+    left of it. Anything but a JSON object stays."""
     view = object_in(entry)
     if view is None:
         return entry

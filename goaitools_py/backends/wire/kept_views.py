@@ -1,9 +1,9 @@
 """Views of histories that are kept in memory, because a history grows, and its beginning is viewed already.
 
-Owns: which kept view fits a history, and how many are kept. Must never know: what a view is.
+Owns: which kept view fits a history, and how many are kept. Must never know: the content of a view.
 
 A chat sends its history with each request, a little longer each time. To view 200 messages takes as long as
-the rest of a turn; to compare their bytes with those of the last request takes a hundredth of that.
+the rest of a turn; to compare their bytes with the last request takes a hundredth of that.
 """
 
 from __future__ import annotations
