@@ -22,6 +22,7 @@ RULES: Final[Mapping[str, str]] = {
     "e": "no empty text: null beside calls, and an assistant's message that says nothing is left out",
     "f": "names of tools and authors, types of calls and of parts are as the provider's own host takes them",
     "g": "the first call of each step has a thought signature",
+    "h": "arguments of calls are JSON objects",
     "i": "ids of calls have nine letters or digits",
     "j": "ids of calls have at most 40 letters, digits, dashes and underscores",
     "k": "an assistant's message has reasoning, in the member `reasoning_content`",

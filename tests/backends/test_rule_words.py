@@ -247,6 +247,24 @@ SEEN: list[tuple[str, int, Any]] = [
             "specified. Pass `tools=` param OR set `litellm.modify_params = True`"
         ),
     ),
+    ("r", 400, error("messages[1].reasoning: reasoning is not supported with this model")),
+    ("d", 400, error("messages.0.role: value is not supported", param="validation_error")),
+    ("a", 400, error("Please ensure that function call turn comes immediately after a user turn or after a")),
+    ("a", 500, error(LLAMA + "No user query found in messages.")),
+    ("p", 500, error("unsupported content[].type", type="server_error")),
+    ("p", 400, error("invalid message format")),
+    ("x", 400, error("invalid image input")),
+    ("n", 500, error("Expected 'content' to be a string or an array")),
+    ("n", 400, error("invalid message content type: <nil>")),
+    ("h", 400, error("Extra data: line 1 column 1 (char 0)")),
+    ("h", 400, error("invalid tool call arguments")),
+    ("o", 400, error("Thinking mode does not support this tool_choice")),
+    ("o", 400, error("tool_choice 'required' is incompatible with thinking enabled")),
+    (
+        "o",
+        400,
+        error("The tool_choice parameter does not support being set to required or object in thinking mode"),
+    ),
     # Messages
     (
         "a",
@@ -289,6 +307,19 @@ SEEN: list[tuple[str, int, Any]] = [
         ),
     ),
     # Responses
+    ("fp", 400, error("Cannot determine type of 'item'")),
+    ("r", 400, error("item['content'] is not an array")),
+    ("p", 400, error("'input_file' is not supported by llamacpp at this moment")),
+    ("p", 400, error("file inputs are not currently supported")),
+    ("x", 400, error("Output of tool call should be 'Input text'")),
+    (
+        "r",
+        400,
+        error(
+            "1 validation error: {'type': 'missing', 'loc': ('body', 'input', 3, "
+            "'ResponseReasoningItemParam', 'id'), 'msg': 'Field required'}"
+        ),
+    ),
     (
         "j",
         400,
@@ -356,7 +387,7 @@ def test_other_words_and_statuses_name_none(status: int, body: Any, kind: str) -
 @pytest.mark.parametrize(
     "message",
     [
-        'Error rendering prompt with jinja template: "No user query found in messages."',
+        'Error rendering prompt with jinja template: "Something odd is found in messages."',
         LLAMA + "Something about this template.",
         "raise_exception: not like this",
         "TemplateError: expected a list",

@@ -61,6 +61,12 @@ RULE_WORDINGS: Final = (
     ),
     RuleWording(
         "a",
+        "Gemini; templates of Qwen",
+        "function call turn comes immediately after a user turn|no user query found",
+        "RightNow-AI/openfang#1011, lmstudio-ai/lmstudio-bug-tracker#1586: a message of the user comes first",
+    ),
+    RuleWording(
+        "a",
         "Mistral",
         r"unexpected role '?(user|assistant)'? after role '?\1\b",
         "as for its other orders",
@@ -165,7 +171,7 @@ RULE_WORDINGS: Final = (
         + r"|invalid '?"
         + _AT
         + r"\.(?:tool_calls|content)'?: empty array"
-        r"|image_url'?: expected an object",
+        r"|image_url'?: expected an object|cannot determine type of '?item",
         "agno-agi/agno#5116, openai/openai-node#1341, langchain-ai/langchainjs#11416",
     ),
     RuleWording(
@@ -179,7 +185,7 @@ RULE_WORDINGS: Final = (
         "DeepSeek, DashScope, vLLM, templates of llama.cpp",
         r"\bdeveloper\b.{0,40}?(?:is not one of|expected one of|not supported|is not a valid|unsupported)"
         r"|(?:unknown|unsupported|unexpected|invalid|unrecognized)(?: message)? (?:role|variant)s?:? "
-        r"['\"`]?developer\b|unexpected message role",
+        r"['\"`]?developer\b|unexpected message role|\.role: value is not supported",
         "earendil-works/pi#1048, cloudwego/eino#994; the chat templates of Qwen's models",
     ),
     # --------------------------------------------------------------------------------- reasoning, signatures
@@ -226,6 +232,12 @@ RULE_WORDINGS: Final = (
         "ollama/ollama, responses.go at fb307609",
     ),
     RuleWording(
+        "r",
+        "Groq's models that do not think; llama.cpp and vLLM on Responses",
+        r"\breasoning is not supported|item\['content'\] is|responsereasoningitemparam",
+        "vercel/ai#8057; ggml-org/llama.cpp, server-chat.cpp at 03eb25f3; vllm-project/vllm, responses",
+    ),
+    RuleWording(
         "c",
         "the template of gpt-oss: llama.cpp, LM Studio",
         "cannot pass both content and thinking",
@@ -252,7 +264,8 @@ RULE_WORDINGS: Final = (
         r"type mismatch of '?/messages/\d+/content'?, '?null|required properties at '?/messages/\d+'? are "
         r"'?role,content|expected a string, got null|invalid type: null, expected"
         r"|invalid message content type: <nil>|\.content'? : value must be a string"
-        r"|\.content: input should be a valid string.{0,60}nonetype|\.content: field required",
+        r"|\.content: input should be a valid string.{0,60}nonetype|\.content: field required"
+        r"|expected '?content'? to be a string",
         "TencentCloud/TencentDB-Agent-Memory#1313, devoxx/DevoxxGenieIDEAPlugin#1262, vercel/ai#13744; "
         "ollama/ollama, openai.go at fb307609",
     ),
@@ -263,7 +276,7 @@ RULE_WORDINGS: Final = (
         r"|can only concatenate str \(not \"?list|expected str instance, list found"
         r"|\.content: input should be a valid string.{0,60}input_type=list"
         r"|image input is not supported|unknown variant `?image_url|is not a multimodal model"
-        r"|does not support (?:image|vision)",
+        r"|does not support (?:image|vision)|invalid image input|output of tool call should be",
         "anomalyco/opencode#30381, zendev-sh/goai#79, earendil-works/pi#1528, ggml-org/llama.cpp#19917",
     ),
     RuleWording(
@@ -272,7 +285,9 @@ RULE_WORDINGS: Final = (
         r"image urls are only allowed for messages with role"
         r"|(?:messages|input)\[\d+\]\.content(?:\[\d+\])?(?:\.type)?'?: invalid value"
         r"|missing required parameter: '?" + _AT + r"\.content\[\d+\]\.(?!type)\w"
-        r"|unknown part type|unsupported content part|unknown input item type",
+        r"|unknown part type|unsupported content(?: part|\[\]\.type)|unknown input item type"
+        r"|invalid message format|cannot determine type of '?item"
+        r"|'?input_(?:file|image|audio)'? is not supported|file inputs are not (?:currently )?supported",
         "openai-node#1341, its API's text; vllm-project/vllm, chat_utils.py",
     ),
     RuleWording(
@@ -299,6 +314,21 @@ RULE_WORDINGS: Final = (
         "Bedrock, Vertex, vLLM",
         r"too many images|at most (?:[2-9]\d|\d{3,}) image",
         "the documentation of Messages on Bedrock; vllm-project/vllm, multimodal/processing",
+    ),
+    RuleWording(
+        "h",
+        "vLLM, Ollama, llama.cpp",
+        r"(?:extra data|expecting value|expecting property name|unterminated string starting at"
+        r"|expecting '[,:]' delimiter)[^:]{0,40}: line \d+ column \d+|invalid tool call arguments"
+        r"|failed to parse (?:function|tool) call arguments",
+        "vllm-project/vllm#45276, ggml-org/llama.cpp#25510; ollama/ollama, openai.go at fb307609",
+    ),
+    RuleWording(
+        "o",
+        "DeepSeek, Moonshot, DashScope, Anthropic",
+        r"does not support this tool_choice|tool_choice.{0,40}(?:is incompatible with thinking"
+        r"|does not support being set to required)|thinking may not be enabled when tool_choice forces",
+        "deepseek-ai/DeepSeek-V3#1376, can1357/oh-my-pi#827, cloudwego/eino#994",
     ),
     RuleWording(
         "t",

@@ -33,6 +33,8 @@ c  content, reasoning and calls     the template of gpt-oss: "Cannot pass both c
 g  a missing thought signature      the value that Gemini's documentation names (ai.google.dev/gemini-api/
                                     docs/thought-signatures, 2026-11). It is put into every step, also of
                                     earlier turns, so that later requests begin with the same bytes
+h  arguments that are no object     vLLM: "Extra data: line 1 column 1" (vllm#45276); now the object that they
+                                    mean, or "{}"
 =  ===============================  ====================================================================
 
 An assistant's message that says nothing after a change is left out.
@@ -47,6 +49,7 @@ from typing import Any, Final, NamedTuple
 
 from ...base import rawjson
 from ..protocols import Change, EntryView
+from ..wire.answer import stored_arguments
 from ..wire.narrowing import (
     AnsweredIds,
     Edit,
@@ -68,7 +71,7 @@ from .rules import is_silent
 
 __all__ = ["LETTERS", "forms", "message_view", "unique_calls"]
 
-LETTERS: Final = frozenset("cdefgijkmnpqrxy")
+LETTERS: Final = frozenset("cdefghijkmnpqrxy")
 """The letters of the rules for one message."""
 
 _MAX_ID: Final = 40
@@ -128,7 +131,7 @@ def _id_rule(letters: str) -> Callable[[str], str]:
 
 
 class _Work(NamedTuple):
-    """What is to be done to a message.
+    """The changes of a message.
 
     Attributes:
         letters: The rules.
@@ -165,7 +168,7 @@ def forms(entries: Sequence[bytes]) -> Iterator[EntryView]:
 
 def message_view(entry: bytes, letters: str) -> bytes:
     """One message as a host with these rules takes it: the same object if nothing changes, b"" if nothing is
-    left of it. What is not a JSON object stays."""
+    left of it. Anything but a JSON object stays."""
     view = object_in(entry)
     if view is None:
         return entry
@@ -207,7 +210,7 @@ def _message(entry: bytes, view: Mapping[str, Any], work: _Work) -> bytes:
     return made
 
 
-_IN_CALLS: Final = frozenset("fgijm")
+_IN_CALLS: Final = frozenset("fghijm")
 """Rules for a call."""
 
 _LEAVES_OUT: Final = frozenset("emprx")
@@ -301,12 +304,17 @@ def _function(raw: bytes, written: str, work: _Work) -> bytes:
     name = rawjson.string(edit.members.get("name", b""))
     if "f" in letters and name and clean_name(name, limit=_MAX_NAME) != name:
         edit.put("name", rawjson.dumps(clean_name(name, limit=_MAX_NAME)), "tool_renamed")
+    if "h" in letters and written == "arguments":
+        given = rawjson.string(edit.members.get(written, b"")) or ""
+        meant = stored_arguments(given, kind="function", family="")
+        if meant != given:
+            edit.put(written, rawjson.dumps(meant), "rewritten")
     if "m" in letters:
         edit.keep_only({"name", written})
     return work.done(edit)
 
 
-_FUNCTION: Final = frozenset("fm")
+_FUNCTION: Final = frozenset("fhm")
 """Rules for the inside of a call."""
 
 

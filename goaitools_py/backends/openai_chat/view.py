@@ -3,7 +3,7 @@
 Owns: the order of the sent messages, the preamble and the tools in a view, and the views that are kept in
 memory. Must never know: the members of one message (see `forms`), or which host has which rules.
 
-The rules are applied in one order: first those of each message, then one system message (``s``, ``z``), then
+The rules are applied in one order: first the rules for each message, then one system message (``s``, ``z``), then
 roles that alternate (``a``), a user's message behind a tool's (``u``), and the end (``l``). Where two rules
 exclude each other, ``r`` counts more than ``q``, ``q`` more than ``k``, ``i`` more than ``j``, ``c`` more
 than ``k``, ``n`` more than ``e``.
@@ -279,6 +279,7 @@ _NEEDLES: Final[Mapping[str, tuple[bytes, ...]]] = {
     "c": (b'"tool_calls"',),
     "d": (b'"developer"',),
     "g": (b'"tool_calls"',),
+    "h": (b'"tool_calls"',),
     "i": (b'"tool_call',),
     "j": (b'"tool_call',),
     "q": (b'"reasoning_content"',),
