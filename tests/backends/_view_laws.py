@@ -155,6 +155,12 @@ def check_kept(dialect: Any, history: Sequence[bytes], letters: str, monkeypatch
     for end, found in enumerate(grown, 1):
         monkeypatch.setattr(grown_view, "_views", KeptViews())
         assert sent(dialect, history[:end], letters) == found
+    with monkeypatch.context() as patched:  # all go on from the same walk, as forks of a conversation do
+        middle = len(history) // 2
+        sent(dialect, history[:middle], letters)
+        patched.setattr(KeptViews, "keep", lambda *_: None)
+        for end in range(middle + 1, len(history) + 1):
+            assert sent(dialect, history[:end], letters) == grown[end - 1]
 
 
 def check_mixtures(wire: str, letters: str, *, times: int, dialect: Any = None) -> None:

@@ -94,6 +94,7 @@ CASES: list[Case] = [
     (OWN, "j", [says("a"), user("b"), says("c")], [says("a"), user("b"), free(says("c"))]),
     (OTHER, "l", [user("a"), says("b")], [user("a"), says("b"), user("(Please go on.)")]),
     (OTHER, "l", [user("a"), says("b"), call()], []),
+    (OTHER, "l", [user("a"), call(), says("b")], []),
     (OWN, "m", ['{"role":"user","content":"a","author":"b"}'], [user("a")]),
     (
         OWN,
