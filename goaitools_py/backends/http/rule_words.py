@@ -1,7 +1,8 @@
 """The words by which servers refuse the form of a history, and the rules that they name.
 
 Owns: the wordings with their letters, each with its source, the words of a template's error, and where an
-error says which member it means. Must never know: a status, a provider API, how a request is fitted to a rule.
+error says which member it means. Must never know: a status, a provider API, or how a request is fitted to a
+rule.
 
 A wording is searched in the server's own text only, without quotations, in upper or lower case. Several
 wordings may match. A member that a server names in its own list of errors (`loc`, `param`) stands before the
