@@ -1,12 +1,12 @@
 """A Chat Completions request as a host takes it, by the letters of its rules.
 
-Owns: the order of the sent messages, the preamble and the tools in a view, and the views that are kept in
-memory. Must never know: the members of one message (see `forms`), or which host has which rules.
+Owns: the order of the sent messages, the preamble and the tools of a view. Must never know: the members of
+one message (see `forms`), or which host has which rules.
 
-The rules are applied in one order: first the rules for each message, then one system message (``s``, ``z``), then
-roles that alternate (``a``), a user's message behind a tool's (``u``), and the end (``l``). Where two rules
-exclude each other, ``r`` counts more than ``q``, ``q`` more than ``k``, ``i`` more than ``j``, ``c`` more
-than ``k``, ``n`` more than ``e``.
+The rules are applied in one order: first the rules for each message, then one system message (``s``, ``z``),
+then roles that alternate (``a``), a user's message behind a tool's (``u``), and the end (``l``). Where two
+rules exclude each other, ``r`` counts more than ``q``, ``q`` more than ``k``, ``i`` more than ``j``, ``c``
+more than ``k``, ``n`` more than ``e``, ``z`` more than ``s``.
 
 A longer history begins with the bytes of the shorter one, so that prompt caches stay valid. It cannot where
 
