@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 
 from goaitools_py import AsyncChat, AsyncTurn, Chat, ChatResult, Event, Turn, backends
+from goaitools_py.base.values import replace
 from goaitools_py.compaction import CompactionReport
 from goaitools_py.sim import SimServer
 from goaitools_py.states import Step
@@ -428,12 +429,18 @@ class Simulator(SimServer):
     """The offline simulator, and the wire that a test speaks with it."""
 
     wire = "openai"
+    is_other = False
+    """True: it is one of many hosts of its API. False: it stands for the provider's own host, whose rules are
+    known, so that a turn tries few other forms after a refusal."""
 
     def backend(self, model: str | None = "sim-model", *, is_async: bool, **kwargs: Any) -> Any:
         """A backend of the simulator's wire, which asks it through the official SDK and a real socket."""
         name = ("Async" if is_async else "") + BACKENDS[self.wire]
         options = {"base_url": self.base_url_for(self.wire), "api_key": "sim", "max_retries": 0, **kwargs}
-        return getattr(backends, name)(model, **options)
+        made = getattr(backends, name)(model, **options)
+        if not self.is_other:
+            made.dialect = replace(made.dialect, host="")
+        return made
 
 
 class Face:

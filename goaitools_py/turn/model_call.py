@@ -397,8 +397,10 @@ class _Remedies:
         Each guess is tried once, on the rules that the server's words have named, not on an earlier guess.
         """
         if self._guesses is None:
-            is_own = not getattr(self._ledger.dialect, "host", "")  # the provider's own host is the strictest
-            self._guesses, self._named = list(GUESSES[:1] if is_own else GUESSES), self._ledger.tried.rules
+            # The provider's own host is the strictest. Servers that need more want it beside calls of tools.
+            is_own = not getattr(self._ledger.dialect, "host", "")
+            most = 1 if is_own else len(GUESSES) if self._parts().tools else 2
+            self._guesses, self._named = list(GUESSES[:most]), self._ledger.tried.rules
         while self._guesses:
             guess = self._guesses.pop(0)
             if self._view(guess, on=self._named):

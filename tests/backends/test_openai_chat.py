@@ -323,13 +323,14 @@ def test_tools_are_functions_with_a_schema() -> None:
     tool = ToolSpec(
         name="look",
         description="Look at it.",
-        parameters={"type": "object", "properties": {"z": {}, "a": {}}},
+        parameters={"type": "object", "properties": {"z": {"type": "null"}, "a": {"type": "null"}}},
         strict=True,
     )
 
     assert OPENAI.tools([tool]) == (
         b'[{"type":"function","function":{"name":"look","description":"Look at it.",'
-        b'"parameters":{"type":"object","properties":{"z":{},"a":{}}},"strict":true}}]'
+        b'"parameters":{"type":"object","properties":{"z":{"type":"null"},"a":{"type":"null"}}},'
+        b'"strict":true}}]'
     )
 
 

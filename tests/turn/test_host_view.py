@@ -167,7 +167,7 @@ def test_a_history_that_was_not_to_blame_stays_as_it_was(own: Any, sim: Any, run
     history = habitual(wire, habits_of(wire)[0])
     state = state_from_messages(wire, history)
     chat = own()
-    sim.push(*[Fault.bad_request()] * 3)  # the history is refused without them
+    sim.push(Fault.bad_request())  # the history is refused without it
 
     with pytest.raises(ProviderRejectedError) as caught:
         run(chat, state, user="poison")
@@ -181,7 +181,7 @@ def test_a_history_that_was_not_to_blame_stays_as_it_was(own: Any, sim: Any, run
     assert "poison" not in users(after.state)
 
 
-@pytest.mark.parametrize("times", [1, 4])
+@pytest.mark.parametrize("times", [1, 2])
 def test_what_another_server_needs_is_kept(own: Any, sim: Any, run: Any, wire: str, times: int) -> None:
     """Refused once, the request without it is taken. It stays in the state, for the server that needs it."""
     history = base_history(Words(wire))
@@ -208,7 +208,7 @@ def test_what_another_server_needs_is_kept(own: Any, sim: Any, run: Any, wire: s
         run(own(), state, user="poison")
 
     assert (caught.value.state, codes(caught.value)) == (state, [])
-    assert len(sim.requests) <= 4
+    assert len(sim.requests) == 2
 
 
 def test_others_messages_are_not_blamed_for_the_history(own: Any, sim: Any, wire: str) -> None:

@@ -69,7 +69,7 @@ class Place:
 
     def __init__(self, face: Face, wire: str, rules: str, *, vague: bool) -> None:
         self.sim = Simulator(rules=rules, vague=vague)
-        self.sim.wire = wire
+        self.sim.wire, self.sim.is_other = wire, True
         self.face, self.name = face, rules
 
     def __enter__(self) -> Place:

@@ -206,7 +206,7 @@ def test_a_refused_id_blocks_nothing(face: Any, kept: bool, stream: bool) -> Non
     results = [talk.say("Sure?"), talk.say("Sure?")]
 
     assert [one.text for one in results] == ["Yes.", "Yes."]
-    assert [[warning.code for warning in one.warnings] for one in results] == [["history_repaired"], []]
+    assert [[warning.code for warning in one.warnings] for one in results] == [["view_changed"], []]
     assert replies(backend.requests[-1])[0] == {"role": "assistant", "content": WORDS}
     assert len(backend.requests) == 4
 
