@@ -28,8 +28,9 @@ class AsyncSQLStore:
     """A store in tables of a database. A subclass sets `_steps`, and says how a step is run."""
 
     _steps: SQLSteps
-    _finishes: ClassVar[bool] = False
-    """Whether a step that takes a lease goes on to its end if its caller is cancelled."""
+    if True:  # ASYNC
+        _finishes: ClassVar[bool] = False
+        """Whether a step that takes a lease goes on to its end if its caller is cancelled."""
 
     async def _run(self, step: Step[T]) -> T:
         """Do the commands of a step."""

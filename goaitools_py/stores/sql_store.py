@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
 from .base import RowFacts, Stored, StoredHead, StoredPage, StoredPart
 from .sql_steps import LeaseToken, SQLSteps, Step
@@ -25,8 +25,6 @@ class SQLStore:
     """A store in tables of a database. A subclass sets `_steps`, and says how a step is run."""
 
     _steps: SQLSteps
-    _finishes: ClassVar[bool] = False
-    """Whether a step that takes a lease goes on to its end if its caller is cancelled."""
 
     def _run(self, step: Step[T]) -> T:
         """Do the commands of a step."""
