@@ -19,9 +19,12 @@ from _wires import WIRES, BenchedWire, History
 
 from goaitools_py import Chat, user
 from goaitools_py.backends.base import RequestParts
+from goaitools_py.base.values import replace
 from goaitools_py.state.closed_turns import ClosedTurn, Iteration, TurnRecord
+from goaitools_py.state.records import with_host
 from goaitools_py.state.state import dump_state, load_state, with_turn
 from goaitools_py.states import state_from_messages
+from goaitools_py.turn.request import host_mark
 
 __all__ = ["run"]
 
@@ -31,6 +34,8 @@ entries here, and is then sealed, every other time together with the one before:
 What a turn costs is the mean over the turns of such a cycle."""
 
 SIZES = {"openai": (2, 10, 50, 200, 1000), "openai-responses": (200, 1000), "anthropic": (200, 1000)}
+_RULES = {"openai": "ilmuy", "openai-responses": "ajs", "anthropic": "ajs"}
+"""Rules of a host: for Chat Completions those of Mistral."""
 QUESTION = "And is my second bag still on the reservation?"
 _TIMES_LESS = {
     ("openai", 200): 60.0,
@@ -52,6 +57,7 @@ def run(*, short: bool = False) -> Report:
         }
         for size, found in blocks.items():
             figures += _of_one_size(wire, size, found)
+        figures.append(_viewed(wire, short=short))
         if not short:
             figures.append(_slope(wire))
     return Report(
@@ -107,6 +113,29 @@ def _slope(wire: BenchedWire) -> Figure:
     )
     name = f"{wire.name}: slope from {few} to {many} entries"
     return at_most(0.5, name, least, "µs/entry", note=f"of medians {usual:.2f}")
+
+
+def _viewed(wire: BenchedWire, *, short: bool) -> Figure:
+    """How much longer a turn takes at a host that needs another form of the history."""
+    size, rules = 200, _RULES[wire.name]
+    plain = _sides(wire, size)["ours"]
+    backend = wire.backend(wire.instant(len(json.dumps(_history(wire, size))) // 4))
+    hosts = with_host((), host_mark(backend.dialect), rules)
+    states = [load_state(state_from_messages(wire.name, _history(wire, size + more))) for more in _AROUND]
+    given = cycle([dump_state(replace(one, meta=replace(one.meta, hosts=hosts))) for one in states])
+    chat = Chat(backend)
+
+    def viewed() -> object:
+        return chat.chat_with_state(next(given), user=QUESTION)
+
+    found = _measured({"viewed": viewed, "plain": plain}, len(_AROUND), short=short)
+    return at_most(
+        1.2,
+        f"{wire.name}, {size:>4} entries, at a host with the rules {rules}: times a plain turn",
+        found["viewed"].times(found["plain"]),
+        "x",
+        note=f"{found['viewed'].minimum:,.0f} µs; the process has seen the beginning of the conversation",
+    )
 
 
 def _history(wire: BenchedWire, entries: int) -> History:

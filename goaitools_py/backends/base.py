@@ -82,7 +82,8 @@ class RequestParts(Value, frozen=True, kw_only=True):
     has_system: bool = True
     """False: no entry of the history is a system message, so the dialect does not have to look for one."""
     has_media: bool = True
-    """False: no entry of the history holds a picture, so a view does not have to look for one."""
+    """False: no entry of the stored history holds a large picture, so a view does not have to look for one
+    before a server has refused too many."""
     cache_marks: bool = True
     """False: set no cache marks, because the next request will come after the cache has expired."""
     output: bytes = b""

@@ -44,7 +44,7 @@ RULES: Final[Mapping[str, str]] = {
 }
 """The meaning of each letter, in words for warnings and pages."""
 
-GUESSES: Final = ("efjmpr", "adfijlmnprstuxy", "adefgijklmpstuxy")
+GUESSES: Final = ("efhjmpr", "adfhijlmnprstuxy", "adefghijklmpstuxy")
 """The rules to try in turn after a refusal whose words name no rule: first the forms of the strictest host,
 then the shape of the history too, then the forms of the other hosts."""
 

@@ -73,7 +73,7 @@ def request_view(parts: RequestParts, rules: HostRules) -> RequestParts:
     letters = "".join(sorted(_LETTERS.intersection(rules.letters)))
     if "r" in letters:  # it excludes "k"
         letters = letters.replace("k", "")
-    counts = parts.has_media and ("v" in rules.letters or "w" in rules.letters)
+    counts = "v" in rules.letters or ("w" in rules.letters and parts.has_media)
     if not letters and not counts:
         return parts
     history = parts.history
