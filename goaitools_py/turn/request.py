@@ -266,7 +266,7 @@ def request_parts(ledger: Ledger, voice: Voice, *, forbid_tools: bool = False) -
         forbid_tools=forbid_tools,
         carried=carried(meta, ledger.now.wall_ms) if meta.carry else {},
         has_system=has_system,
-        # The pictures of this turn are not in the rows yet. If there are too many at once, the server says so.
+        # The pictures of this turn have no rows yet. If there are too many at once, the server says so.
         has_media=bool(meta.media),
         cache_marks=ledger.has_acted or not ledger.is_cold,
         drop_signed=meta.unbound,

@@ -183,7 +183,7 @@ CHAT_HOSTS: Final = (
             thinks=_kimi,
             plain=True,
             usage_in_choice=True,  # AstrBotDevs/AstrBot#6614, 2026-03
-            call_id=lambda _, name, nth: f"functions.{name}:{nth}",
+            call_id=lambda _, name, nth: f"functions.{name}:{nth}",  # vllm-project/vllm#32146, 2026-01
         ),
     ),
     Host(

@@ -20,7 +20,7 @@ from .host_replies import Manner
 __all__ = ["HOSTED", "OWN_SERVERS", "REASONS", "REASONS_CONTENT", "thinks_always"]
 
 _RECORDED = "seen in recorded traffic"
-_JINJA = "https://huggingface.co/google/gemma-3-27b-it chat_template.jinja, read 2026-11-26"
+_JINJA = "suitenumerique/conversations#197, 2025-12-05: Gemma 3 behind vLLM"
 
 HOSTED: Final = (
     Waived("string too long", "OpenAI's own limit of 40 characters; ids of others are longer: " + _RECORDED),
@@ -135,7 +135,7 @@ OWN_SERVERS: Final = (
                 name="roles alternate",
                 breaks=history.alternates(counts_results=False),
                 text="Conversation roles must alternate user/assistant/user/assistant/...",
-                source=f"{_JINJA}; calls and results are passed over, as Mistral's template does it",
+                source=f"{_JINJA}; assumed: calls and results are passed over, as by Mistral's template",
             ),
             *_VLLM.rules,
         ),
@@ -150,7 +150,8 @@ OWN_SERVERS: Final = (
                 text="After the optional system message, conversation roles must alternate user and "
                 "assistant "
                 "roles except for tool calls and results.",
-                source="charmbracelet/crush#279, 2026-01-14; mistralai chat_template.jinja, 2026",
+                source="charmbracelet/crush#279, 2026-01-14; nomic-ai/gpt4all#3273, 2024-12-12, quotes the "
+                "template",
             ),
             *_VLLM.rules,
         ),
