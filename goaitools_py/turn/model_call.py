@@ -15,6 +15,7 @@ import msgspec
 
 from ..backends.base import BackendError, Fault, ModelRequest, ProtocolFault, Reply, RequestParts
 from ..backends.host_rules import GUESSES, joined_rules, known_letters, rule_names
+from ..backends.protocols import HostRules, ViewsHistory
 from ..base.rawjson import MAX_DEPTH
 from ..base.values import replace
 from ..history.rewrite.repair import repaired
@@ -399,7 +400,7 @@ class _Remedies:
         if self._guesses is None:
             # The provider's own host is the strictest. Servers that need more want it beside calls of tools.
             is_own = not getattr(self._ledger.dialect, "host", "")
-            most = 1 if is_own else len(GUESSES) if self._parts().tools else 2
+            most = 1 if is_own else len(GUESSES) if self._has_calls() else 2
             self._guesses, self._named = list(GUESSES[:most]), self._ledger.tried.rules
         while self._guesses:
             guess = self._guesses.pop(0)
@@ -409,6 +410,14 @@ class _Remedies:
             if guess == GUESSES[0] and self._unsigns():
                 return True
         return False
+
+    def _has_calls(self) -> bool:
+        """True if the request offers tools, or if its history has calls of tools."""
+        parts, dialect = self._parts(), self._ledger.dialect
+        return bool(parts.tools) or (
+            isinstance(dialect, ViewsHistory)
+            and dialect.request_view(parts, HostRules(letters="t")) is not parts
+        )
 
     def _unsigns(self) -> bool:
         ledger, tried = self._ledger, self._ledger.tried

@@ -301,6 +301,18 @@ RULE_WORDINGS: Final = (
         + r"'? : property '?(?!name\b|reasoning)\w+'? is unsupported",
         "partITech/php-mistral#76, zeroclaw-labs/zeroclaw#2693, anthropics/claude-code#4378",
     ),
+    RuleWording(
+        "x",
+        "vLLM, Responses: a reply in parts needs an id and a status; one that is text needs neither",
+        r"'missing', 'loc': \(.{0,60}'ResponseOutputMessageParam'",
+        "vllm-project/vllm#45273, 2026-06",
+    ),
+    RuleWording(
+        "r",
+        "vLLM, Responses: reasoning needs an id",
+        r"'missing', 'loc': \(.{0,60}'ResponseReasoningItemParam'",
+        "vllm-project/vllm, responses/protocol.py, 2026",
+    ),
     RuleWording("w", "Anthropic, Bedrock, Vertex", "many-image requests", "can1357/oh-my-pi#10633"),
     RuleWording(
         "o",

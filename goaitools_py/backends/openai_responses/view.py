@@ -61,6 +61,7 @@ _NEEDLES: Final = {
 
 _USERS: Final = b'{"role":"user"'
 _DOT: Final = b'{"type":"message","role":"assistant","content":[{"type":"output_text","text":"."}]}'
+_PLAIN_DOT: Final = b'{"type":"message","role":"assistant","content":"."}'
 _GO_ON: Final = b'{"role":"user","content":"(Please go on.)"}'
 
 _USED: Final = "A tool of this conversation. It cannot be called now."
@@ -211,7 +212,7 @@ class _Walked(Walk):
         done = self._done()
         self._held, self._has_gap = [], False
         if kind == "user" and self._waits and "u" in self._letters:
-            done.append(_DOT)
+            done.append(_PLAIN_DOT if "x" in self._letters else _DOT)
         self._waits = is_output
         if kind == "user" and "a" in self._letters:
             self._held = [(kind, entry)]
