@@ -35,7 +35,7 @@ from ..types.messages import Message
 from ..types.tokens import TokenCounter
 from . import inbox, journal, meter, steps, turn_ids
 from .attempts import ANSWERS, asked_in_words, without_problems
-from .given_answers import late_answers, with_inner_answers
+from .given_answers import late_answers, under_own_ids, with_inner_answers
 from .room import Room, reply_problem
 from .turn_ids import StoredReply, TurnKey
 
@@ -142,7 +142,7 @@ def sort_answers(
 
     `max_bytes`: the most bytes of text that are stored of an answer.
     """
-    answers = with_inner_answers(state, answers)
+    answers = with_inner_answers(state, under_own_ids(state, answers, dialect))
     if not answers and journal.is_waiting(state):
         return SortedAnswers(answers=answers, reply=_still_waiting(state, dialect))
     late = late_answers(state, answers, dialect, max_bytes=max_bytes)

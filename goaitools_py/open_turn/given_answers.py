@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from ..backends.base import Dialect
-from ..backends.protocols import RunsProviderTools
+from ..backends.protocols import RunsProviderTools, TranslatesReplies
 from ..backends.read_entries import read_entries
 from ..base.values import Value, replace
 from ..state.closed_turns import ClosedTurn
@@ -33,7 +33,15 @@ from .journal import asks_of
 from .room import CALL_BYTES, Room, admitted
 from .turn_ids import StoredReply, reply_text
 
-__all__ = ["Answered", "Late", "approved_arguments", "late_answers", "with_answers", "with_inner_answers"]
+__all__ = [
+    "Answered",
+    "Late",
+    "approved_arguments",
+    "late_answers",
+    "under_own_ids",
+    "with_answers",
+    "with_inner_answers",
+]
 
 
 def with_inner_answers(state: ConversationState, answers: Answers) -> Answers:
@@ -55,6 +63,27 @@ def with_inner_answers(state: ConversationState, answers: Answers) -> Answers:
             earlier = made.get(outer)
             given = earlier.given if isinstance(earlier, InnerAnswers) else {}
             made[outer] = InnerAnswers(given={**given, inner: answer})
+    return made
+
+
+def under_own_ids(state: ConversationState, answers: Answers, dialect: Dialect) -> Answers:
+    """The answers by the ids that the calls have here.
+
+    A conversion from another provider API gives a call another id if this API does not take the first one. An
+    answer under the first id is for the same call.
+    """
+    calls = {call.id for call in state.open.calls} if state.open is not None else set()
+    if answers.keys() <= calls or not isinstance(dialect, TranslatesReplies):
+        return answers
+    made: dict[str, Any] = {}
+    for id, answer in answers.items():
+        outer, inside, inner = id.partition(INSIDE) if isinstance(id, str) else ("", "", "")
+        if outer and outer not in calls and not _is_known(state, outer):
+            other = dialect.call_id(outer)
+            if other != outer and _is_known(state, other):
+                made[f"{other}{inside}{inner}"] = answer
+                continue
+        made[id] = answer
     return made
 
 
