@@ -51,8 +51,8 @@ def test_an_answer_under_the_first_id_is_found(face: Any, to: str) -> None:
     second = ScriptedBackend("Done.", "Never.", wire=to)
     chat = face.chat(second, tools=[pay])
 
-    done = chat.resume(moved, answers={LONG: Approve()})
-    again = chat.resume(done.state, answers={LONG: Approve()})
+    done = chat.resume(moved, {LONG: Approve()})
+    again = chat.resume(done.state, {LONG: Approve()})
 
     assert (done.text, paid) == ("Done.", [5])
     assert (again.text, again.duplicate, len(second.requests)) == ("Done.", True, 1)
