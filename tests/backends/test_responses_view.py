@@ -91,6 +91,8 @@ CASES: list[Case] = [
     (OTHER, "e", [user("")], [user("(empty)")]),
     (OTHER, "e", [call(), output().replace('"5"', '""')], [call(), output().replace('"5"', '"(empty)"')]),
     (OWN, "f", [call().replace("look", "a.b")], [call().replace("look", "a_b")]),
+    (OTHER, "h", [call().replace('"{}"', '"{\\"a\\":1}{"'), output()], [call(), output()]),
+    (OTHER, "h", [call().replace('"{}"', '"{\\"a\\":1}"'), output()], []),
     (OWN, "j", [says("a"), user("b"), says("c")], [says("a"), user("b"), free(says("c"))]),
     (OTHER, "l", [user("a"), says("b")], [user("a"), says("b"), user("(Please go on.)")]),
     (OTHER, "l", [user("a"), says("b"), call()], []),

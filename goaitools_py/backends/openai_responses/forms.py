@@ -36,6 +36,8 @@ p    an assistant's message         llama.cpp takes it only with its type
 m    other members                  "Unknown parameter: 'input[2].status'"
 d    the role ``developer``         chat templates do not have it
 e    empty text                     a host behind a gateway may refuse it
+h    arguments that are no object   vLLM: "Extra data: line 1 column 1" (vllm#45276, 2026-06). Ollama: "failed
+                                    to parse function call arguments"
 x    lists of parts                 a host may take text only
 ===  =============================  ====================================================================
 
@@ -51,6 +53,7 @@ from typing import Any, Final
 
 from ...base import rawjson
 from ..protocols import Change, EntryView
+from ..wire.answer import stored_arguments
 from ..wire.narrowing import (
     AnsweredIds,
     Edit,
@@ -258,7 +261,7 @@ def _is_plain(view: Mapping[str, Any], kind: str, frame: ItemFrame) -> bool:
     if kind == "function_call":
         name = view.get("name")
         is_clean = isinstance(name, str) and clean_name(name, limit=_MAX_NAME) == name
-        return is_clean and frame.ids.stay([view.get("call_id")], ())
+        return is_clean and "h" not in frame.letters and frame.ids.stay([view.get("call_id")], ())
     if kind == "function_call_output":
         return _is_words(view.get("output")) and frame.ids.stay((), [view.get("call_id")])
     content = view.get("content")
@@ -326,6 +329,11 @@ def _item(edit: Edit, view: Mapping[str, Any], kind: str, frame: ItemFrame) -> b
         name = view.get("name")
         if isinstance(name, str) and name and clean_name(name, limit=_MAX_NAME) != name:
             edit.put("name", rawjson.dumps(clean_name(name, limit=_MAX_NAME)), "tool_renamed")
+    if kind == "function_call" and "h" in letters:
+        given = rawjson.string(edit.members.get("arguments", b"")) or ""
+        meant = stored_arguments(given, kind="function", family="")
+        if meant != given:
+            edit.put("arguments", rawjson.dumps(meant), "rewritten")
     if kind == "developer" and "d" in letters:
         edit.put("role", b'"system"', "rewritten")
     if "p" in letters and not frame.is_own:

@@ -45,13 +45,14 @@ from .writing import function_tool
 
 __all__ = ["request_view"]
 
-_LETTERS: Final = frozenset("acdefijlmprstuxz")
+_LETTERS: Final = frozenset("acdefhijlmprstuxz")
 
 _ALWAYS_READ: Final = frozenset("fmp")
 """Any item may break these rules, so each is read once."""
 
 _NEEDLES: Final = {
     "d": b'"developer"',
+    "h": b'"arguments"',
     "i": b'id"',
     "j": b'id"',
     "r": b'"reasoning"',
