@@ -307,7 +307,7 @@ API = Recipe(
         Edit("goaitools_py/backends/dialects.py", '"anthropic"', ', "echo"'),
         Edit(
             "goaitools_py/backends/dialects.py",
-            '            return AnthropicDialect(family=family or "anthropic", model=model)\n',
+            '            return AnthropicDialect(family=family or "anthropic", model=model, host=host)\n',
             """        case "echo":
             from .echo.dialect import EchoDialect
 
