@@ -311,7 +311,7 @@ API = Recipe(
             """        case "echo":
             from .echo.dialect import EchoDialect
 
-            return EchoDialect(family or "echo")
+            return EchoDialect(family or "echo", host=host)
 """,
         ),
         Edit(
@@ -403,19 +403,19 @@ __all__ = ["AsyncEchoBackend", "EchoBackend"]
 class EchoBackend(OpenAIChatBackend):
     """Echo, for `Chat`. The arguments are those of `OpenAIChatBackend`."""
 
-    def _dialect(self, family: str) -> Dialect:
+    def _dialect(self, family: str, host: str) -> Dialect:
         from .dialect import EchoDialect
 
-        return EchoDialect(family)
+        return EchoDialect(family, host=host)
 
 
 class AsyncEchoBackend(AsyncOpenAIChatBackend):
     """Echo, for `AsyncChat`."""
 
-    def _dialect(self, family: str) -> Dialect:
+    def _dialect(self, family: str, host: str) -> Dialect:
         from .dialect import EchoDialect
 
-        return EchoDialect(family)
+        return EchoDialect(family, host=host)
 ''',
         ),
         Edit(
@@ -434,7 +434,7 @@ from ..testing.test_dialect_contract import samples_of
 
 
 def test_it_keeps_the_contract() -> None:
-    """With the four protocols that repair, narrowing, conversion and fallbacks need."""
+    """With the four protocols that repair, views of hosts, conversion and fallbacks need."""
     found = dialect_contract(dialect_of("echo"), samples_of("openai"))
 
     assert {"ChecksHistory", "ViewsHistory", "TranslatesReplies"} <= set(found)
