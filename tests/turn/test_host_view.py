@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from goaitools_py import (
+    Image,
     ModelSettings,
     ProviderProtocolError,
     ProviderRejectedError,
@@ -19,6 +20,7 @@ from goaitools_py import (
     Tool,
     ToolContext,
     event,
+    user,
 )
 from goaitools_py.backends.base import BackendError
 from goaitools_py.backends.dialects import dialect_of, host_of
@@ -577,3 +579,35 @@ def test_more_tools_than_the_host_takes_are_said_before_the_request(face: Any, w
     with pytest.raises(ValueError, match="takes at most 128 tools in a request, and 129 were given"):
         chat.chat_with_state(None, user="Hello?")
     assert backend.requests == []
+
+
+# ------------------------------------------------------------------------------------------- many pictures
+
+
+def picture(number: int, width: int) -> Image:
+    """The head of a PNG of this width, and some bytes."""
+    head = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + width.to_bytes(4, "big") + (9).to_bytes(4, "big")
+    return Image.from_bytes(head + bytes([number]) * 5000, "image/png")
+
+
+@pytest.mark.parametrize("wire", ["anthropic"])
+@pytest.mark.parametrize("width", [2000, 2001])
+def test_older_pictures_are_left_out_if_they_are_too_many_and_too_large(
+    face: Any, wire: str, width: int
+) -> None:
+    """Anthropic takes more than 20 pictures only if none is larger. The stored history keeps all of them."""
+    backend = ScriptedBackend("Many.", "Yes.", wire=wire)
+    chat = face.chat(backend)
+    before = chat.chat_with_state(None, messages=[user("Look.", *(picture(n, width) for n in range(21)))])
+
+    result = chat.chat_with_state(before.state, user="Sure?")
+
+    sent = [request.body.count(b'"image/png"') for request in backend.requests]
+    if width == 2000:
+        assert (sent, codes(result)) == ([21, 21], [])
+        return
+    assert sent[0] == 21
+    assert 0 < sent[1] <= 20
+    assert codes(result) == ["view_changed"]
+    assert "image: " in result.warnings[0].message
+    assert json.dumps(state_messages(result.state)).count('"image/png"') == 21

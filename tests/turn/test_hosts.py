@@ -292,6 +292,15 @@ class TestChatCompletions(Pairs):
     wire = "openai"
 
 
+@pytest.mark.parametrize(
+    ("home", "away"),
+    [("deepseek", "cerebras"), ("cerebras", "deepseek"), ("moonshot", "mistral"), ("gemini", "groq")],
+)
+def test_what_one_host_refuses_the_other_needs(places: Any, clock: Any, home: str, away: str) -> None:
+    """Pairs that always run: a turn at the one does not block the conversation at the other."""
+    TestChatCompletions().test_a_conversation_goes_on_elsewhere_and_back(places, clock, home, away, False)
+
+
 class TestResponses(Pairs):
     """Hosts of the Responses API."""
 
