@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from ..base.advice import own_names
 from .async_sql_store import AsyncSQLStore
 from .sql_engine import (
     Preparing,
@@ -32,6 +33,7 @@ __all__ = ["AsyncSQLAlchemyStore"]
 T = TypeVar("T")
 
 
+@own_names
 class AsyncSQLAlchemyStore(AsyncSQLStore):
     """A store in a table of a database, for any number of tasks, processes and machines.
 

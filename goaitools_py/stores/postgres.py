@@ -18,7 +18,7 @@ from secrets import token_hex
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 
-from ..base.advice import missing_extra_error
+from ..base.advice import missing_extra_error, own_names
 from ..base.watch import Watch
 from ..types.errors import StoreError
 from . import common
@@ -66,6 +66,7 @@ def _problem(error: Exception) -> Exception:
     return problem(error, partial(common.unavailable, "PostgreSQL"), _REMEDY, breaks_rule=False)
 
 
+@own_names
 class PostgresStore(SQLStore):
     """A store in PostgreSQL over a pool of psycopg 3, for any number of threads, processes and machines.
 
@@ -260,6 +261,7 @@ def _hang_up(lent: Lent) -> None:
         hang_up(connection)
 
 
+@own_names
 class AsyncPostgresStore(AsyncSQLStore):
     """`PostgresStore` over a pool of asyncpg, for one event loop.
 

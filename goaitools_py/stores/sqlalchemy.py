@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from ..base.advice import own_names
 from .sql_engine import (
     Preparing,
     carry_on,
@@ -33,6 +34,7 @@ __all__ = ["SQLAlchemyStore"]
 T = TypeVar("T")
 
 
+@own_names
 class SQLAlchemyStore(SQLStore):
     """A store in a table of a database, for any number of threads, processes and machines.
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
+from ..base.advice import own_names
 from ..base.process import PerProcess
 from ..types.errors import StoreUnavailableError
 from .async_sql_store import AsyncSQLStore
@@ -46,6 +47,7 @@ def _steps() -> SQLSteps:
     return SQLSteps(Statements("sqlite", *names), tables)
 
 
+@own_names
 class SQLiteStore(SQLStore):
     """A store in a SQLite file, for any number of threads and processes on one machine.
 
@@ -171,6 +173,7 @@ def _database(path: str, busy_timeout: float, before: Database | None) -> Databa
     return Database(path, busy_timeout) if before is None else before.inherited()
 
 
+@own_names
 class AsyncSQLiteStore(AsyncSQLStore):
     """`SQLiteStore` for async code. Its calls run on one thread of its own, and any event loop may make them.
 

@@ -214,7 +214,7 @@ def test_the_wait_is_part_of_the_fault() -> None:
         ({"code": "invalid_api_key"}, "auth", False),
         ({"type": "invalid_request_error", "message": "prompt is too long"}, "context", False),
         ({"code": "context_length_exceeded"}, "context", False),
-        ({"status_code": 400, "code": "tool_use_failed"}, "rejected", False),
+        ({"status_code": 400, "code": "tool_use_failed"}, "protocol", True),
         ({"code": "insufficient_quota"}, "rate_limit", False),
         ({"message": "boom"}, "protocol", True),
         ({"code": 7, "status": True}, "protocol", True),

@@ -199,7 +199,9 @@ def test_error_answers_are_classified(recordings: list[dict[str, Any]]) -> None:
         response = exchange["response"]
         if response["status"] in kinds:
             fault = dialect_of(exchange).fault(response["status"], response["headers"], response_of(exchange))
-            assert fault.kind == kinds[response["status"]]
+            # Groq refuses what its own model wrote: another try may succeed.
+            blames_reply = fault.code == "tool_use_failed"
+            assert fault.kind == ("protocol" if blames_reply else kinds[response["status"]])
             assert fault.code
 
 

@@ -71,6 +71,8 @@ class Provider:
         self.sim = SimServer(max_recorded=4)
         self.script: deque[Say | Fault] = deque()
         self.asked = 0
+        self.refused: Fault | None = None
+        """The refusal of a message: the same message in another form is refused, too. A new turn resets it."""
 
     def backend(self, *, is_async: bool, max_retries: int) -> Any:
         """A backend of a colour."""
@@ -80,6 +82,8 @@ class Provider:
         """A reply's head and pieces, and the fault that breaks it off. Raises `BackendError`."""
         self.asked += 1
         self.listener.asked(request.body)
+        if self.refused is not None:
+            raise _refusal(self.refused.kind)
         step = self.script.popleft() if self.script else Say()
         fault = step if isinstance(step, Fault) else None
         if fault is not None and fault.kind in HOLLOW:
@@ -93,6 +97,8 @@ class Provider:
         if fault is not None and fault.kind == "lost":
             raise BackendError("no connection")
         if fault is not None and fault.kind in STATUS:
+            if fault.kind in ("400", "422"):
+                self.refused = fault
             raise _refusal(fault.kind)
         if fault is None or fault.kind not in HOLLOW:
             self.listener.took(request.body)

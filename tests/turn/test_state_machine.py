@@ -223,6 +223,7 @@ class Conversation(RuleBasedStateMachine):
 
     def _begin(self, plan: Plan) -> None:
         self.plan = plan
+        self.provider.refused = None
         self.provider.script.clear()
         self.provider.script.extend(plan.script)
         self.speaking: tuple[str, list[tuple[str, str]]] | None = None

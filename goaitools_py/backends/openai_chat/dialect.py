@@ -20,6 +20,7 @@ from ...types.tokens import Frames
 from ..base import Fault, ModelRequest, Reply, RequestParts, StreamDecoder
 from ..capabilities import capabilities
 from ..http.faults import http_fault
+from ..known_hosts import known_rules
 from ..openai.fit import fit
 from ..protocols import EntryView, Fitted, HistoryFrame, HostRules
 from ..wire import request as writing
@@ -288,8 +289,6 @@ class OpenAIChatDialect(Value, frozen=True):
         """The rules of this host for a model; see `ViewsHistory`."""
         if self.family in OPENAI_FAMILIES:
             return _NO_RULES
-        from ..known_hosts import known_rules
-
         return known_rules(self.wire, self.family, self.host, model)
 
     def request_view(self, parts: RequestParts, rules: HostRules) -> RequestParts:
