@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from types import FunctionType
 from typing import Any, TypeVar, cast
 
@@ -36,6 +37,13 @@ def own_names(cls: type[C]) -> type[C]:
 
 
 def _renamed(method: FunctionType, name: str) -> FunctionType:
+    inner = getattr(method, "__wrapped__", None)
+    if isinstance(inner, FunctionType) and method.__module__ == inner.__module__:
+        # A context manager calls the generator function inside of it, and Python's errors name that one.
+        if inspect.isgeneratorfunction(inner):
+            return cast("FunctionType", contextmanager(_renamed(inner, name)))
+        if inspect.isasyncgenfunction(inner):
+            return cast("FunctionType", asynccontextmanager(_renamed(inner, name)))
     copy = FunctionType(
         method.__code__, method.__globals__, method.__name__, method.__defaults__, method.__closure__
     )

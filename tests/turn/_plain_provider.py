@@ -72,7 +72,7 @@ class Provider:
         self.script: deque[Say | Fault] = deque()
         self.asked = 0
         self.refused: Fault | None = None
-        """The refusal of a message: the same message in another form is refused, too. A new turn resets it."""
+        """The refusal of a message: it is refused in each form. A new turn resets it."""
 
     def backend(self, *, is_async: bool, max_retries: int) -> Any:
         """A backend of a colour."""
