@@ -91,10 +91,11 @@ ROWS: Final = (
         "openai",
         "api.mistral.ai",
         "*",
-        "ilmuy",
+        "iluy",
         "2025-05",
         "mistralai/mistral-vibe#1075 (i, code 3280); 0xPlaygrounds/rig#1130 (l); charmbracelet/crush#1590, "
-        "BerriAI/litellm#30835 (m, y: closed request types); avante-corp/avante.nvim#2562 (u, code 3230)",
+        "BerriAI/litellm#30835 (y: closed request types, but its own `index` of a call is taken back); "
+        "avante-corp/avante.nvim#2562 (u, code 3230)",
     ),
     KnownHost(
         "openai",

@@ -780,7 +780,7 @@ KNOWN = [
     ("api.deepseek.com", "deepseek-chat", "dk"),
     ("api.moonshot.ai", "kimi-k2.5", "ek"),
     ("api.moonshot.cn", "moonshot-v1-8k", "e"),
-    ("api.mistral.ai", "mistral-large-latest", "ilmuy"),
+    ("api.mistral.ai", "mistral-large-latest", "iluy"),
     ("api.groq.com", "openai/gpt-oss-120b", "qy"),
     ("api.groq.com", "llama-3.3-70b-versatile", "ry"),
     ("api.groq.com", "moonshotai/kimi-k2-instruct", "y"),

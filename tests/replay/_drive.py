@@ -182,7 +182,8 @@ class _Pause(Exception):
 class Failed:
     """A call of the chat that ended in an error: what it was given and raised, and the requests it made.
 
-    `last` is the last of them; it may say less than the first one of its ask, if that was cut and sent again.
+    `last` is the last of them; it may say less than the first one of its ask, if that was cut and sent again,
+    or say it in another form. `first` is that first one.
     """
 
     story: Script = field(repr=False)
@@ -191,6 +192,7 @@ class Failed:
     error: TurnError
     made: int
     last: bytes = field(repr=False)
+    first: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,6 +267,7 @@ def drive(colour: Colour, script: Script, *, connect: Connect) -> Driven:
                 error=error,
                 made=len(bodies),
                 last=bytes(bodies[-1]),
+                first=bytes(bodies[min(len(bodies), len(calls.asks)) - 1]),
             )
             made = min(len(bodies), len(calls.asks))
             asks += calls.asks[:made]
