@@ -255,7 +255,8 @@ def _reasoning(edit: Edit, view: Mapping[str, Any], letters: str) -> bool:
         if given and not word(view, "reasoning"):
             edit.put("reasoning", edit.members["reasoning_content"], "rewritten")
         edit.drop("reasoning_content", "members")
-    elif "k" in letters and not given:
+    elif "k" in letters and not isinstance(view.get("reasoning_content"), str):
+        # An empty text stays: DeepSeek has taken its own back (recorded traffic).
         edit.put("reasoning_content", rawjson.dumps(word(view, "reasoning") or " "), "rewritten")
         edit.drop("reasoning", "members")
     return False
