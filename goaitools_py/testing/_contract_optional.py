@@ -1,4 +1,4 @@
-"""The part of the dialect contract about the optional protocols that repair, views of hosts and conversion need.
+"""The part of the dialect contract about the optional protocols that repair, views and conversion need.
 
 Owns: these checks, and the list of the protocols that a dialect has. Must never know: a particular provider
 API, a test framework.
