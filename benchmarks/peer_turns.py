@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
+from functools import lru_cache
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -91,20 +92,26 @@ def _compared(where: str, sides: dict[str, Side], short: bool, *, rounds_of: int
 
 
 class _Instant(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
-    """A model in this process: the same answer to each request."""
-
-    def __init__(self) -> None:
-        self._answer = answer({"role": "assistant", "content": ANSWER_TEXT})
+    """A model in this process: the same text to each request, and a usage as large as its body."""
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        return self._response()
+        return self._response(request)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        return self._response()
+        return self._response(request)
 
-    def _response(self) -> httpx2.Response:
+    def _response(self, request: httpx2.Request) -> httpx2.Response:
         headers = {"content-type": "application/json", "x-request-id": "req_0123456789"}
-        return httpx2.Response(200, headers=headers, content=self._answer)
+        return httpx2.Response(
+            200, headers=headers, content=_answered(int(request.headers["content-length"]) >> 12)
+        )
+
+
+@lru_cache
+def _answered(pages: int) -> bytes:
+    """The answer to a body of so many times 4 KiB. With a usage far below its size a turn would check whether
+    the server cut the prompt, and read the whole history for that."""
+    return answer({"role": "assistant", "content": ANSWER_TEXT}, prompt_tokens=max(1200, pages << 10))
 
 
 def _client() -> Any:
