@@ -29,6 +29,8 @@ QUESTION = "And is my second bag still on the reservation?"
 INLINE_BYTES = 64 * 1024
 LIVE = 40
 """Turns that stay in the history at each cut."""
+_TOKENS = 300 * LIVE
+"""What the model counts: at least what the live turns have. After far fewer, a turn reads them all."""
 MANY = 10_000
 """Messages in the large archive."""
 
@@ -52,7 +54,7 @@ class _Still(MemoryStore):
 def run(*, short: bool = False) -> Report:
     """Measure both. `short`: fewer rounds, and a tenth of the large archive."""
     wire = WIRES["openai"]
-    chat = Chat(wire.backend(wire.instant()))
+    chat = Chat(wire.backend(wire.instant(_TOKENS)))
     many = MANY // 10 if short else MANY
     plain, inline = _with_archive(chat, INLINE_BYTES, 4_000)
     found = interleaved(_inline(chat, plain, inline), short=short, clock=time.process_time_ns)
