@@ -39,6 +39,7 @@ from ...types.result import CompactionReport
 from . import changes
 from .changes import KeptCompaction
 from .full_row import shows_title
+from .parts import whole_or_unreadable
 from .privacy import KeptPrivacy, erasing, redacting
 from .row import Row
 from .row_calls import RowSettings
@@ -372,10 +373,11 @@ class KeptFacade:
 
     def _loading(self, *, is_whole: bool = False) -> Flow[Stored | None]:
         """Load the stored state, with the parts that its head lists: all parts if `is_whole`, else the parts
-        that a turn needs."""
+        that a turn needs. With all parts the state is one blob."""
         row = Row(self._settings)
         found: Stored | None = yield from row.load(is_whole=is_whole)
-        return None if found is None else replace_stored(found, blob=row.stored)
+        blob = whole_or_unreadable(row.stored) if is_whole else row.stored
+        return None if found is None else replace_stored(found, blob=blob)
 
     def _reading(self) -> dict[str, Any]:
         return {"codec": self._settings.codec, "binding": self._settings.binding}
