@@ -119,7 +119,7 @@ def _redacted(row: Row, match: Match, with_: str) -> Flow[Redaction]:
         )
         found = yield from computed(redact)
         if found.state == row.stored:
-            return replace(found, state=whole(found.state))
+            return replace(found, state=whole(row.stored))
         try:
             # No rebase: another worker's additions may have the text, too. They are loaded and redacted.
             yield from row.commit(found.state, most=0, is_paid=False)
