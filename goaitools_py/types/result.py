@@ -34,7 +34,14 @@ else:
 
     T = TypeVar("T")
 
-__all__ = ["ChatResult", "CompactionOutcome", "CompactionReport", "RecallReport", "Status"]
+__all__ = [
+    "ChatResult",
+    "CompactionOutcome",
+    "CompactionReport",
+    "RecallReport",
+    "Status",
+    "state_bytes",
+]
 
 Status = Literal["complete", "awaiting_tools", "truncated", "refused", "limited", "in_progress"]
 
@@ -272,8 +279,15 @@ class ChatResult(tuple[str, bytes], Generic[T]):
         return (), {"text": self.text, "state": self.state}
 
 
+def state_bytes(result: ChatResult[Any]) -> int:
+    """Count the bytes of a result's state as they are stored. It does not make the state."""
+    found = vars(result)["state"]
+    return getattr(found, "size", None) or len(found)
+
+
 class _State:
-    """The `state` of a result. A function in its place makes the state when it is read first."""
+    """The `state` of a result. A function in its place makes the state when it is read first; its attribute
+    `size` is the number of stored bytes."""
 
     def __get__(self, result: Any, kind: Any = None) -> Any:
         if result is None:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from functools import partial
 from typing import Any, Final
 
 from ...base.values import replace
@@ -125,9 +124,25 @@ def whole_or_unreadable(blob: bytes) -> bytes:
         return bytes(blob)
 
 
+class _WholeLater:
+    """Makes a state whole when a `ChatResult` is asked for it."""
+
+    __slots__ = ("_head",)
+
+    def __init__(self, head: Head) -> None:
+        self._head = head
+
+    def __call__(self) -> bytes:
+        return self._head.whole
+
+    @property
+    def size(self) -> int:
+        return self._head.size
+
+
 def later_whole(blob: bytes) -> Any:
     """Give a blob for a `ChatResult`, which makes it whole when it is read."""
-    return partial(getattr, blob, "whole") if isinstance(blob, Head) else blob
+    return _WholeLater(blob) if isinstance(blob, Head) else blob
 
 
 def made_whole(error: BaseException | None) -> None:

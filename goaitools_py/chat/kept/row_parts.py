@@ -290,7 +290,7 @@ class RowParts(RowLease):
         if not _is_noted(_keeps_parts, store) and not _is_noted(_refuses_parts, store):
             _note(_refuses_parts, store)
             logging.getLogger("goaitools_py.state").warning(
-                "%s does not save parts: conversations are saved whole in this process; see the table of parts",
+                "%s does not save parts: in this process conversations are saved whole; look at their table",
                 type(store).__name__,
                 extra={"event": "state.parts_refused"},
             )
