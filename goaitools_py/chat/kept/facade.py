@@ -26,6 +26,7 @@ from ...history.redact.matching import Finder, Match
 from ...history.turns import History, read_history
 from ...state.blob_header import may_take_long
 from ...state.codec import Codec
+from ...state.heads import blob_size
 from ...state.state import closed_turns, load_state
 from ...stores.layout import MAX_KEY_BYTES
 from ...tools import refuse_without_deps
@@ -384,7 +385,9 @@ class KeptFacade:
 
     def _reads(self, read: Callable[[Stored | None], T], found: Stored | None) -> Flow[T]:
         """Call a reader of a state, beside the event loop if that may take long."""
-        is_long = found is not None and (len(found.blob) > _LONG or may_take_long(found.blob, unknown=True))
+        is_long = found is not None and (
+            blob_size(found.blob) > _LONG or may_take_long(found.blob, unknown=True)
+        )
         return computed(partial(read, found), is_long=is_long)
 
     def _history(self, found: Stored | None) -> History:

@@ -33,6 +33,7 @@ from ...types.errors import StateError
 __all__ = [
     "LOADED",
     "as_head",
+    "as_loaded",
     "has_new_archive",
     "head_of",
     "later_whole",
@@ -168,6 +169,14 @@ def as_head(blob: bytes, codec: Codec, binding: Any) -> bytes:
         )
     except StateError:
         return blob
+
+
+def as_loaded(blob: bytes) -> bytes:
+    """Give a saved head with the parts at hand that a turn loads."""
+    if not isinstance(blob, Head) or ARCHIVE not in blob.names.values():
+        return blob
+    at_hand = {name: data for name, data in blob.at_hand.items() if blob.names[name] in LOADED}
+    return Head.of(bytes(blob), at_hand, blob.names, blob.codec, blob.binding)
 
 
 def parts_in(blob: bytes, codec: Codec, binding: Any) -> Mapping[bytes, bytes]:

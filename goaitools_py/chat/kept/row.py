@@ -143,8 +143,10 @@ class Row(RowParts):
                 if ends_lease:
                     # The save has ended the lease in the store, so `release` has nothing to ask.
                     self._lease, self._is_combined = None, False
-                self._version, self.stored, self._sent = version, blob, None
-                self._saved_parts()
+                # First, and the others in one line: an exit in between leaves `_sent`, so that the next
+                # commit looks at the store.
+                stored = self._saved(blob)
+                self._version, self.stored, self._sent = version, stored, None
                 # The store is back: the next failure gets the whole `save_timeout` again.
                 self._patient_until = None
                 new = self._became(new)
@@ -263,8 +265,7 @@ class Row(RowParts):
         """Save a state that did not grow from the stored one. `StateConflictError` if that has changed."""
         new = yield from self._formed(new, False)
         self._version = yield from self.ask(self._save, new, self._version)
-        self._saved_parts()
-        self.mine = self.stored = new
+        self.mine = self.stored = self._saved(new)
 
     def taken_back(self, old: bytes) -> bytes:
         """Make an earlier state ready to replace `mine`: no model accepted the additions since then."""

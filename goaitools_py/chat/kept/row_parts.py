@@ -18,11 +18,12 @@ from ...state.state import load_state
 from ...state.whole_blobs import attach
 from ...stores.layout import RowFacts, StoredPart, combines, takes_facts
 from ...turn.flow import Flow
-from ...types.errors import StateConflictError, StateError, StatePartMissingError
+from ...types.errors import StateConflictError, StateError, StatePartMissingError, StateTooLargeError
 from .full_row import row_facts
 from .parts import (
     LOADED,
     as_head,
+    as_loaded,
     has_new_archive,
     head_of,
     names_of,
@@ -150,6 +151,8 @@ class RowParts(RowLease):
             self._at_hand = dict(head.at_hand)
             try:
                 return found, whole_or_unreadable(head)
+            except StateTooLargeError:
+                raise  # that is no damage: the archive of another handle is larger than one blob may be
             except StateError as exc:
                 exc.blob = bytes(head)
                 self.damage = exc
@@ -266,11 +269,13 @@ class RowParts(RowLease):
             facts=self._facts(blob),
         )
 
-    def _saved_parts(self) -> None:
-        """Note that the newest save was done."""
+    def _saved(self, blob: bytes) -> bytes:
+        """Note that the save of this blob was done. Gives it as it would be loaded now: without the bytes of
+        the archive."""
         self._kept_parts = self._sent_parts
         if self._kept_parts:
             _note(_keeps_parts, self.settings.store)
+        return as_loaded(blob)
 
     def _without_parts(self, blob: bytes) -> bytes | None:
         """Give the whole blob of a head, after the store has refused to save the head with new parts. None if
