@@ -224,7 +224,9 @@ def test_what_leaves_is_whole(parts: Any, opened: dict[str, Any]) -> None:
     assert chat.chat_with_state(left[0], user="Again?").text
 
 
-def test_what_an_unsaved_turn_leaves_is_whole(opened: dict[str, Any]) -> None:
+@pytest.mark.parametrize("meanwhile", ["inline", "store"])
+@pytest.mark.parametrize("mine", ["inline", "store"])
+def test_what_an_unsaved_turn_leaves_is_whole(mine: Any, meanwhile: Any, opened: dict[str, Any]) -> None:
     """Its error has the state and the base; the conversation, or another one, commits it."""
 
     class Failing(MemoryStore):
@@ -245,6 +247,7 @@ def test_what_an_unsaved_turn_leaves_is_whole(opened: dict[str, Any]) -> None:
     conversation = chat.conversation(store, "ada", parts="store", save_timeout=0.0)
     for number in range(6):
         conversation.send([words(number), picture(number)] if number == 2 else words(number))
+    conversation.compact(Compactor(lambda request: True, KeepRecentTurns(4), retain=True))
     store.fails = True
     with pytest.raises(StoreCommitError) as caught:
         conversation.send("Unsaved.")
@@ -252,15 +255,18 @@ def test_what_an_unsaved_turn_leaves_is_whole(opened: dict[str, Any]) -> None:
     check_left(caught.value.state, **opened)
     check_left(caught.value.base, **opened)
 
-    conversation.append(event("A door opens."))
-    check_left(conversation.commit(caught.value), **opened)
+    chat.conversation(store, "ada", parts=meanwhile).append(event("A door opens."))
+    check_left(chat.conversation(store, "ada", parts=mine).commit(caught.value), **opened)
 
-    assert agrees(store, **opened)
-    assert said(conversation.history())[:7] == [*[words(number) for number in range(6)], "Unsaved."]
+    assert bool(agrees(store, **opened)) == (mine == "store")
+    assert said(conversation.history())[:5] == [*[words(number) for number in range(2, 6)], "Unsaved."]
     info = conversation.info()
     assert info is not None
     assert info.state.waiting_messages == 1
+    conversation.undo_cut()
+    assert len(conversation.history().turns) == 7
     assert conversation.send("And?").text
+    assert agrees(store, **opened)
 
 
 # --------------------------------------------------------------------------------------- other writers

@@ -181,10 +181,10 @@ def as_loaded(blob: bytes) -> bytes:
 
 def parts_in(blob: bytes, codec: Codec, binding: Any) -> Mapping[bytes, bytes]:
     """Give the stored bytes of the parts that a blob has in it, or at hand, by their names."""
-    if isinstance(blob, Head):
-        return blob.at_hand
     found = parts_of(blob, codec=codec, binding=binding)
-    return {part.digest: bytes(part.stored) for part in found if part.place == INLINE}
+    inline = {part.digest: bytes(part.stored) for part in found if part.place == INLINE}
+    # A head has parts in it if a handle has saved the blob whole.
+    return {**inline, **blob.at_hand} if isinstance(blob, Head) else inline
 
 
 def has_new_archive(head: Head, kept: Collection[bytes]) -> bool:
