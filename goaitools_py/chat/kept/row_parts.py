@@ -275,6 +275,8 @@ class RowParts(RowLease):
         self._kept_parts = self._sent_parts
         if self._kept_parts:
             _note(_keeps_parts, self.settings.store)
+        elif self._saves_whole:
+            self._note_refusal()
         return as_loaded(blob)
 
     def _without_parts(self, blob: bytes) -> bytes | None:
@@ -284,7 +286,6 @@ class RowParts(RowLease):
         The reason may be that this program may not make the table of parts. Then a paid turn is saved whole
         all the same, and so are all later ones of this process.
         """
-        store = self.settings.store
         if not isinstance(blob, Head) or blob.names.keys() <= self._kept_parts:
             return None
         try:
@@ -292,14 +293,20 @@ class RowParts(RowLease):
         except StateError:
             return None
         self._saves_whole = True
-        if not _is_noted(_keeps_parts, store) and not _is_noted(_refuses_parts, store):
-            _note(_refuses_parts, store)
-            logging.getLogger("goaitools_py.state").warning(
-                "%s does not save parts: in this process conversations are saved whole; look at their table",
-                type(store).__name__,
-                extra={"event": "state.parts_refused"},
-            )
         return found
+
+    def _note_refusal(self) -> None:
+        """Note that the store has saved a whole blob after it had refused parts. If it has never saved parts,
+        that is no short trouble: it is not asked again."""
+        store = self.settings.store
+        if _is_noted(_keeps_parts, store) or _is_noted(_refuses_parts, store):
+            return
+        _note(_refuses_parts, store)
+        logging.getLogger("goaitools_py.state").warning(
+            "%s does not save parts: in this process conversations are saved whole; look at their table",
+            type(store).__name__,
+            extra={"event": "state.parts_refused"},
+        )
 
     def _formed(self, blob: bytes, is_paid: bool) -> Flow[bytes]:
         """Give a new state the form in which this handle saves it: a head, or a whole blob. The same state
