@@ -297,7 +297,7 @@ def _check_history(segments: Sequence[Segment], parts: Sequence[Part], limits: B
     history = [part for part in parts if part.kind == SEALED_HISTORY]
     size += sum([part.stored_len for part in history if part.place != INLINE])
     check_limit("max_blob_bytes", limits.max_blob_bytes, size)
-    both = [*segments, *history]
+    both: list[Segment | Part] = [*segments, *history]
     _check_sums(limits, len(both), sum([each.raw_len for each in both]), sum([each.entries for each in both]))
 
 

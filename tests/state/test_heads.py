@@ -365,7 +365,7 @@ def test_missing_and_spoilt_parts(sealed: dict[str, Any]) -> None:
 @pytest.mark.parametrize("limit", ["max_blob_bytes", "max_decoded_bytes", "max_entries", "max_segments"])
 def test_limits_count_body_and_parts_together(limit: str) -> None:
     """A head within the limits has a whole blob within the limits, and a reader has the same limits."""
-    state = grown([turn(number, 66_000) for number in range(12)])
+    state = grown([turn(number, 90_000) for number in range(12)])
     head = head_of(state)
     sizes = {
         "max_blob_bytes": head.size,
