@@ -545,7 +545,7 @@ class AsyncChat(Facade[AsyncBackend]):
                 again while the store is unavailable.
             plain_title: True: the title is also in a plain column beside the blob. Lists can show it, and
                 every reader of the database can see it. None: only without a keyed codec.
-            parts: "store" keeps archive and media beside the blob, in the store's table of parts: a save then
+            parts: "store" keeps history, archive and media beside the blob, in a table of parts: a save then
                 writes only the new parts. The store must be `stores.Parted`. "inline": in the blob.
             stop_every: Seconds between two looks of a turn at the stop flag, which `Conversation.stop` sets.
                 The store must be `stores.Stopping`. None: a turn ends only where it runs.

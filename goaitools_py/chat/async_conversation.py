@@ -369,8 +369,8 @@ class AsyncConversation(KeptFacade):
     async def state(self) -> bytes | None:
         """Give the whole conversation as one blob, its archive and media in it; None if nothing is stored.
 
-        With ``parts="store"`` the `state` of a result is the head alone, which other places cannot read in
-        full. Use this method for an export, or for a chat without this store.
+        With ``parts="store"`` the `state` of a result has no archive: a turn does not load it. Use this
+        method for an export, or for a chat without this store.
         """
         found = await self._run(self._loading(is_whole=True))
         return None if found is None else bytes(found.blob)

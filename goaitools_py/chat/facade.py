@@ -495,7 +495,7 @@ def _state_bytes(state: State) -> bytes:
             )
         peek(state)  # raises: a text names the likely damage, another type is a TypeError
         raise TypeError(f"state must be bytes, bytearray, memoryview or None, not {type(state).__name__}")
-    return bytes(state)
+    return state if isinstance(state, bytes) else bytes(state)  # a head stays one
 
 
 def _fresh_id() -> str:

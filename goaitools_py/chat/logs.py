@@ -36,6 +36,7 @@ from ..types.events import (
     TurnCompleted,
     TurnStarted,
 )
+from ..types.result import state_bytes
 from ..types.usage import Usage
 
 if TYPE_CHECKING:
@@ -248,7 +249,7 @@ def _completed(event: TurnCompleted) -> Facts:
         **_tokens(result.usage),
         "cost_usd": None if cost is None else float(cost),
         "context_used": result.context_used,
-        "blob_bytes": len(result.state),
+        "blob_bytes": state_bytes(result),
         "duplicate": result.duplicate,
     }
 

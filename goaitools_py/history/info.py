@@ -21,6 +21,7 @@ from ..open_turn.meter import next_tokens, server_window
 from ..open_turn.steps import failure_of
 from ..state.blob_header import peek
 from ..state.codec import PLAIN, SUITE_PLAIN, SUITES, BlobLimits, Codec
+from ..state.heads import blob_size
 from ..state.letters import ASSISTANT, EVENT, SYSTEM, TOOL, USER
 from ..state.parts import ARCHIVE, MEDIA, Part
 from ..state.records import dollars_of, turn_ref, usage_of
@@ -206,7 +207,7 @@ def inspect_state(
         tokens=meta.tokens,
         usage=usage_of(meta.usage),
         total_usage=usage_of(meta.total),
-        blob_bytes=len(blob),
+        blob_bytes=blob_size(blob),
         history_bytes=state.history_bytes(),
         format_version=header.version,
         has_preamble=bool(meta.preamble),
@@ -219,7 +220,7 @@ def inspect_state(
         title=meta.title,
         metadata=dict(meta.about),
         roles=_roles(state),
-        filled=_filled(state, window, len(blob), soft_limits(codec)),
+        filled=_filled(state, window, blob_size(blob), soft_limits(codec)),
         sticky_settings=dict(meta.sticky),
         pending=journal.pending(state),
         turn_ids=len({row.id for row in meta.ring} | {row.id for row in meta.turn}),
@@ -288,7 +289,7 @@ def _sealed(blob: bytes | bytearray | memoryview, limits: BlobLimits) -> StateIn
         tokens=0,
         usage=Usage(),
         total_usage=Usage(),
-        blob_bytes=len(blob),
+        blob_bytes=blob_size(blob),
         history_bytes=0,
         format_version=header.version,
         has_preamble=False,

@@ -72,7 +72,7 @@ def rebase_state(
         StateError: One of the blobs cannot be read.
     """
     if bytes(theirs) in (bytes(base or b""), bytes(mine)):
-        return bytes(mine)
+        return mine if isinstance(mine, bytes) else bytes(mine)
     my, old, their = _three(mine, base, theirs, codec, binding)
     _check_kinship(my, old, their, has_base=bool(base))
     shared = _new_ids(my, old) & _new_ids(their, old)

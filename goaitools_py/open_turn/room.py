@@ -75,6 +75,8 @@ _BOOKS: Final = 2048
 """An upper bound of the bytes that a turn adds beside its messages: counters, columns, segment headers, the
 codec."""
 _HEAD_BYTES: Final = 20
+_BESIDE_BYTES: Final = 400
+"""An upper bound of the bytes that a part with sealed history takes beside those of its segment."""
 _SMALL: Final = 2048
 
 _encode = msgspec.json.Encoder().encode
@@ -180,6 +182,8 @@ def _closed(state: ConversationState, codec: Codec) -> tuple[int, int, int]:
         blob += len(segment.stored) if compresses else segment.raw_len
         entries += segment.entries
         has_media = has_media or bool(segment.media)
+    if state.is_apart:
+        blob += _BESIDE_BYTES * len(state.sealed)
     if state.parts:
         blob += sum([part.weight for part in state.parts if part.kind != MEDIA])
     if has_media:
@@ -193,6 +197,8 @@ def written_size(state: ConversationState, codec: Codec, *, most_values: int) ->
     decoded = sum(segment.raw_len for segment in segments)
     stored = sum(len(segment.stored) for segment in segments) if codec.compresses else decoded
     stored += sum(part.weight for part in parts)
+    if state.is_apart:
+        stored += _BESIDE_BYTES * len(state.sealed)
     return Size(
         stored + _HEAD_BYTES * len(segments) + _CODEC_BYTES,
         decoded + added,

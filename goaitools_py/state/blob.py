@@ -64,7 +64,16 @@ from .codec import (
 )
 from .frames import read_varints, varints
 from .media import Media
-from .parts import INLINE, Part, check_parts, directory_of, read_directory, sealed_for, with_bytes
+from .parts import (
+    INLINE,
+    SEALED_HISTORY,
+    Part,
+    check_parts,
+    directory_of,
+    read_directory,
+    sealed_for,
+    with_bytes,
+)
 
 __all__ = [
     "IGNORABLE",
@@ -111,9 +120,10 @@ class Segment(Value, frozen=True, kw_only=True, eq=False):
         stored: Its bytes as they stand in a blob with the compression byte `compression`.
         media: The media that its entries name by references, or None.
         added: How many bytes its entries grow by when all media are put back.
+        part: The same bytes as a part, if a head lists it or was made with it; see `heads`.
     """
 
-    _unshown = frozenset({"stored", "media", "_raw", "_blob", "_head", "_unmarked"})
+    _unshown = frozenset({"stored", "media", "part", "_raw", "_blob", "_head", "_unmarked"})
 
     kind: int
     entries: int
@@ -122,6 +132,7 @@ class Segment(Value, frozen=True, kw_only=True, eq=False):
     compression: int
     media: Media | None = None
     added: int = 0
+    part: Part | None = None
     _raw: bytes | None = None
     _blob: bytes = b""
     _head: bytes = b""
@@ -174,6 +185,8 @@ def _effort(kind: int, raw_len: int, *, is_minor: bool) -> frames.Effort:
     saves hardly any bytes.
     """
     if kind == Kind.SEALED:
+        if raw_len < 32 * 2**10:
+            return _LONGER
         return _ONCE if raw_len <= 256 * 2**10 else _LIGHT
     if raw_len <= 12 * 2**10:
         return _USUAL if raw_len <= 2 * 2**10 else _LIGHT
@@ -272,7 +285,20 @@ def encode(
     else:
         blob = codec.seal(header.pack(), b"".join(body), binding)
     check_limit("max_blob_bytes", limits.max_blob_bytes, len(blob))
+    _check_history(segments, parts, limits, len(blob))
     return blob
+
+
+def _check_history(segments: Sequence[Segment], parts: Sequence[Part], limits: BlobLimits, size: int) -> None:
+    """Refuse a closed history that is too large in body and parts together: each head can become whole
+    again. `size`: bytes of the blob."""
+    if not parts or parts[0].kind != SEALED_HISTORY:
+        return
+    history = [part for part in parts if part.kind == SEALED_HISTORY]
+    size += sum([part.stored_len for part in history if part.place != INLINE])
+    check_limit("max_blob_bytes", limits.max_blob_bytes, size)
+    both: list[Segment | Part] = [*segments, *history]
+    _check_sums(limits, len(both), sum([each.raw_len for each in both]), sum([each.entries for each in both]))
 
 
 def _kind_of(part: Part) -> int:
@@ -379,6 +405,7 @@ def decode_whole(
         # The header of an encrypted blob does not tell the size of its text to a reader without the key.
         if header.suite != SUITE_AES_256_GCM:
             _check_decoded_len(segments, header)
+        _check_history(segments, parts, limits, len(source))
     except StateError as error:
         error.blob = source
         raise

@@ -9,6 +9,7 @@ import enum
 import hashlib
 import hmac
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import ClassVar, Final, Protocol, TypeAlias, runtime_checkable
 
 from ..base.values import Given
@@ -34,7 +35,9 @@ __all__ = [
     "Unbound",
     "authenticated",
     "check_limit",
+    "hard_limits",
     "refused",
+    "soft_limits",
 ]
 
 HEADER_BYTES: Final = 16
@@ -275,3 +278,18 @@ class Plain(Given, frozen=True, kw_only=True):
 
 PLAIN: Final[Codec] = Plain()
 """The codec for trusted storage. It finds accidental damage. It hides nothing and stops no attacker."""
+
+
+def soft_limits(codec: Codec) -> BlobLimits:
+    """Give the limits that a turn must keep when it writes: the codec's limits, else the defaults."""
+    return getattr(codec, "limits", None) or LIMITS
+
+
+def hard_limits(codec: Codec) -> BlobLimits:
+    """Give twice the soft limits. Up to these a paid reply is stored, and its state can be read again."""
+    return _twice(soft_limits(codec))
+
+
+@lru_cache(maxsize=16)  # every turn needs it, and a program uses few different limits
+def _twice(soft: BlobLimits) -> BlobLimits:
+    return BlobLimits(**{name: 2 * getattr(soft, name) for name in BlobLimits.__struct_fields__})

@@ -49,6 +49,7 @@ __all__ = [
     "most_inflated",
     "new_part",
     "opened_part",
+    "packed_bytes",
     "part_missing",
     "read_directory",
     "sealed_for",
@@ -133,7 +134,7 @@ class Part(Value, frozen=True, kw_only=True, eq=False):
         """
         if self._raw is not None:
             return self._raw
-        raw = _unpacked(self, _opened(self, codec, binding))
+        raw = _unpacked(self, packed_bytes(self, codec, binding))
         force_setattr(self, "_raw", raw)  # a cache: each thread that fills it writes equal bytes
         return raw
 
@@ -158,7 +159,7 @@ def new_part(kind: int, raw: bytes, entries: int, *, compresses: bool = True) ->
 
 def opened_part(part: Part, codec: Codec, binding: Binding = None) -> Part:
     """Make a new part with the same packed bytes. The codec of the next blob protects it."""
-    packed = _opened(part, codec, binding)
+    packed = packed_bytes(part, codec, binding)
     return replace(part, stored=packed, stored_len=len(packed), digest=b"", suite=0, _made=None)
 
 
@@ -197,7 +198,7 @@ def _named(part: Part) -> tuple[bytes, ...]:
     return tuple(number.to_bytes(4, "big") for number in (part.kind, part.raw_len, part.entries))
 
 
-def _opened(part: Part, codec: Codec, binding: Binding) -> bytes | memoryview:
+def packed_bytes(part: Part, codec: Codec, binding: Binding) -> bytes | memoryview:
     """Compare the digest of a part, and give its packed bytes."""
     if not part.digest:
         return part.stored  # a new part, not protected yet

@@ -9,7 +9,6 @@ History is spliced, never parsed: a normal turn reads the meta and copies bytes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -17,9 +16,11 @@ import msgspec
 from ..base.values import Value, field, replace
 from ..types.errors import StateAuthError, StateError, StateProviderError
 from . import blob as blobs
+from . import heads
 from .blob import Kind, Segment
 from .closed_turns import ClosedTurn, with_few_numbers
-from .codec import LIMITS, PLAIN, BlobLimits, Codec, check_limit, refused
+from .codec import PLAIN, BlobLimits, Codec, check_limit, hard_limits, refused, soft_limits
+from .heads import JOINED, Head, encode_head, joins, sealed_history
 from .media import Media, Medium, cut_out
 from .media_rows import Written, media_of, resolved, with_rows
 from .parts import MEDIA, SEALED_HISTORY, Part
@@ -34,6 +35,7 @@ from .segments import (
     meta_segment,
     object_entries,
     spliceable,
+    stored_lines,
     stored_segment,
     turn_records,
     with_media,
@@ -77,6 +79,8 @@ class ConversationState(Value, frozen=True, kw_only=True):
     open: OpenTurn | None = None
     later: tuple[Segment, ...] = ()
     """Segments of a later release that this one may ignore, kept byte for byte."""
+    is_apart: bool = False
+    """True if it is written as a head, with its parts beside it; see `heads`."""
     parts: tuple[Part, ...] = ()
     """Archive, media, and parts that a later release added, in the blob or elsewhere; carried unopened."""
 
@@ -91,8 +95,9 @@ class ConversationState(Value, frozen=True, kw_only=True):
         return [piece for segment in self.segments if (piece := spliceable(segment))]
 
     def history_bytes(self) -> int:
-        """Count the bytes of the closed history, with all media in their entries."""
-        return sum([segment.raw_len + segment.added for segment in self.segments])
+        """Count the bytes of the closed history in one segment, with all media in their entries."""
+        between = JOINED * (len(self.segments) - 1) if self.segments else 0
+        return sum([segment.raw_len + segment.added for segment in self.segments]) + between
 
 
 def new_state(wire: str, *, id: str, created: int) -> ConversationState:
@@ -110,8 +115,8 @@ def with_turn(state: ConversationState, turn: ClosedTurn) -> ConversationState:
     if not turn.entries:
         return state
     sealed, hot = state.sealed, state.hot
-    if hot is not None and hot.raw_len >= SEAL_BYTES:
-        sealed, hot = _with_sealed(sealed, hot), None
+    if hot is not None and hot.raw_len >= (heads.SMALL if state.is_apart else SEAL_BYTES):
+        sealed, hot = (_with_part if state.is_apart else _with_sealed)(sealed, hot), None
     behind = () if hot is None else (hot,)
     column = turn_columns([turn.record])
     grown = history_segment(Kind.HOT, turn.entries, column, behind=behind, is_minor=bool(sealed))
@@ -120,9 +125,23 @@ def with_turn(state: ConversationState, turn: ClosedTurn) -> ConversationState:
 
 def _with_sealed(sealed: tuple[Segment, ...], hot: Segment) -> tuple[Segment, ...]:
     if not sealed or sealed[-1].raw_len >= FULL_BYTES:
-        whole = blobs.segment(Kind.SEALED, hot.raw(), hot.entries)
-        return (*sealed, with_media(whole, hot.media) if hot.media else whole)
-    return (*sealed[:-1], history_segment(Kind.SEALED, (), b"", behind=(sealed[-1], hot)))
+        return (*sealed, _joined((hot,)))
+    return (*sealed[:-1], _joined((sealed[-1], hot)))
+
+
+def _with_part(sealed: tuple[Segment, ...], hot: Segment) -> tuple[Segment, ...]:
+    """Seal the hot segment of a closed history in parts, and join it with the newest parts if it is time."""
+    left = len(sealed) - joins([each.raw_len for each in sealed], hot.raw_len)
+    return (*sealed[:left], _joined((*sealed[left:], hot)))
+
+
+def _joined(behind: tuple[Segment, ...]) -> Segment:
+    """Join history segments to one sealed segment. No entry is parsed."""
+    if len(behind) > 1:
+        return history_segment(Kind.SEALED, (), b"", behind=behind)
+    (hot,) = behind
+    found = blobs.segment(Kind.SEALED, hot.raw(), hot.entries)
+    return with_media(found, hot.media) if hot.media else found
 
 
 def closed_turns(state: ConversationState, *, checked: bool = True) -> list[ClosedTurn]:
@@ -150,19 +169,54 @@ def closed_entries(state: ConversationState) -> list[bytes]:
 
 
 def rebuild(state: ConversationState, turns: Sequence[ClosedTurn]) -> ConversationState:
-    """Replace the closed history by `turns`, in the segments that it would have if it had grown by them."""
+    """Replace the closed history by `turns`, in the segments that it would have if it had grown by them.
+
+    In parts, leading segments that hold the same turns stay: a save does not write them again.
+    """
+    turns = with_few_numbers(turns)
+    if state.is_apart:
+        return _rebuilt_in_parts(state, turns)
     piles: list[_Pile] = []
-    for turn in with_few_numbers(turns):
+    for turn in turns:
         if not piles or piles[-1].raw_len >= SEAL_BYTES:
             # The same borders as of a history that grew turn by turn: equal histories give equal bytes.
             if len(piles) > 1 and piles[-2].raw_len < FULL_BYTES:
                 piles[-2].take(piles.pop())
             piles.append(_Pile())
-        stored, media = cut_out(turn.entries)
-        piles[-1].add(stored, [turn_columns([turn.record])], media)
+        piles[-1].add_turn(turn)
     segments = [pile.segment(Kind.SEALED) for pile in piles[:-1]]
     hot = piles[-1].segment(Kind.HOT, is_minor=bool(segments)) if piles else None
     return replace(state, sealed=tuple(segments), hot=hot)
+
+
+def _rebuilt_in_parts(state: ConversationState, turns: Sequence[ClosedTurn]) -> ConversationState:
+    kept: list[Segment] = []
+    at = 0
+    for segment in state.sealed:
+        own, end = _Pile(), at
+        while end < len(turns) and own.entries < segment.entries:
+            own.add_turn(turns[end])
+            end += 1
+        if own.raw() != segment.raw():
+            break
+        kept.append(segment)
+        at = end
+    # Joined as piles: only the segments of the result are compressed.
+    piles: list[_Pile] = []
+    hot = _Pile()
+    for turn in turns[at:]:
+        if hot.raw_len >= heads.SMALL:
+            sizes = [*[each.raw_len for each in kept], *[pile.raw_len for pile in piles]]
+            for _ in range(joins(sizes, hot.raw_len)):
+                older = piles.pop() if piles else _Pile.of(kept.pop())
+                older.take(hot)
+                hot = older
+            piles.append(hot)
+            hot = _Pile()
+        hot.add_turn(turn)
+    sealed = (*kept, *[pile.segment(Kind.SEALED) for pile in piles])
+    newest = hot.segment(Kind.HOT, is_minor=bool(sealed)) if hot.entries else None
+    return replace(state, sealed=sealed, hot=newest)
 
 
 class _Pile:
@@ -174,7 +228,24 @@ class _Pile:
         self._media: dict[bytes, Medium] = {}
         self.raw_len = -len(JOIN)  # the last entry has no JOIN; the newline stands for the last comma
 
-    def add(self, entries: Sequence[bytes], columns: Sequence[bytes], media: Media | None) -> None:
+    @classmethod
+    def of(cls, segment: Segment) -> _Pile:
+        """Take a segment apart, without parsing its turns."""
+        pile = cls()
+        entries, columns = stored_lines(segment)
+        pile._add(entries, [columns], segment.media)
+        return pile
+
+    @property
+    def entries(self) -> int:
+        """How many entries it has."""
+        return len(self._entries)
+
+    def add_turn(self, turn: ClosedTurn) -> None:
+        stored, media = cut_out(turn.entries)
+        self._add(stored, [turn_columns([turn.record])], media)
+
+    def _add(self, entries: Sequence[bytes], columns: Sequence[bytes], media: Media | None) -> None:
         self._entries += entries
         self._columns += columns
         if media:
@@ -183,7 +254,12 @@ class _Pile:
         self.raw_len += sum(len(column) + 1 for column in columns)
 
     def take(self, other: _Pile) -> None:
-        self.add(other._entries, other._columns, other._media)
+        """Add the turns of another pile, which is used no more."""
+        self._add(other._entries, other._columns, other._media)
+
+    def raw(self) -> bytes:
+        """Give the raw bytes of the segment."""
+        return b"".join((JOIN.join(self._entries), b"\n", b",".join(self._columns)))
 
     def segment(self, kind: Kind, *, is_minor: bool = False) -> Segment:
         columns = b",".join(self._columns)
@@ -191,21 +267,6 @@ class _Pile:
 
 
 # -------------------------------------------------------------------------------- bytes <-> state
-
-
-def soft_limits(codec: Codec) -> BlobLimits:
-    """Give the limits that a turn must keep when it writes: the codec's limits, else the defaults."""
-    return getattr(codec, "limits", None) or LIMITS
-
-
-def hard_limits(codec: Codec) -> BlobLimits:
-    """Give twice the soft limits. Up to these a paid reply is stored, and its state can be read again."""
-    return _twice(soft_limits(codec))
-
-
-@lru_cache(maxsize=16)  # every turn needs it, and a program uses few different limits
-def _twice(soft: BlobLimits) -> BlobLimits:
-    return BlobLimits(**{name: 2 * getattr(soft, name) for name in BlobLimits.__struct_fields__})
 
 
 def dump_state(
@@ -216,7 +277,7 @@ def dump_state(
     limits: BlobLimits | None = None,
     seen: dict[bytes, Part] | None = None,
 ) -> bytes:
-    """Encode a state as a blob. Raises `StateTooLargeError` beyond `limits`.
+    """Encode a state as a blob, or as a `Head` if it is apart. Raises `StateTooLargeError` beyond `limits`.
 
     `seen`: the parts of new media by their digests. Give the same dict with each state of a turn: then a
     medium is encrypted once, and a store of parts saves it once.
@@ -229,6 +290,8 @@ def dump_state(
         check_limit("max_decoded_bytes", limits.max_decoded_bytes, size)
     # The reader has the same limit. A state beyond it could be saved, and never be read again.
     check_values(segments, limits.max_values)
+    if state.is_apart:
+        return encode_head(segments, parts, codec=codec, binding=binding, limits=limits)
     return blobs.encode(segments, parts, codec=codec, binding=binding, limits=limits)
 
 
@@ -295,9 +358,11 @@ def load_state(
             expected=wire,
             found=meta.wire,
         )
+    if isinstance(blob, Head) and parts:
+        parts = blob.placed(parts)
     sealed: list[Segment] = []
     if parts and parts[0].kind == SEALED_HISTORY:
-        sealed = [_sealed_history(part, codec, binding) for part in parts if part.kind == SEALED_HISTORY]
+        sealed = [sealed_history(part, codec, binding) for part in parts if part.kind == SEALED_HISTORY]
         parts = parts[len(sealed) :]
     own: Sequence[Segment] = segments[1:]
     if sum(map(RAW_LEN, (*sealed, *segments))) > limits.max_values:  # fewer bytes cannot hold more values
@@ -328,6 +393,7 @@ def load_state(
         inbox=inbox,
         open=opened,
         later=tuple(later),
+        is_apart=isinstance(blob, Head),
         parts=parts,
     )
 
@@ -354,11 +420,6 @@ def _resolved(
     read = [segment for segment in own if segment.kind not in blobs.IGNORABLE]
     found = resolved([*sealed, *read], media_of(meta, parts, codec, binding), limits)
     return found[: len(sealed)], [*found[len(sealed) :], *own[len(read) :]]
-
-
-def _sealed_history(part: Part, codec: Codec, binding: Any) -> Segment:
-    """Read a part with sealed history as a segment. The next blob has it in the body."""
-    return blobs.segment(Kind.SEALED, part.raw(codec, binding), part.entries)
 
 
 def check_revision(state: ConversationState, min_revision: int | None) -> None:

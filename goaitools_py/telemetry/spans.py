@@ -22,7 +22,7 @@ from ..base.values import Value, replace
 from ..turn.flow import CallModel, CallTool, Clock, Effect, Emit, Flow, ReadChunk, Sleep
 from ..types.events import Event, FellBack, ModelReplied, ModelRequested, Retried, TurnCompleted, TurnStarted
 from ..types.messages import Text
-from ..types.result import ChatResult
+from ..types.result import ChatResult, state_bytes
 from ..types.usage import Usage
 from . import conventions as names
 from .attributes import Meters, description, error_type, given, provider, server, shown, tokens, turn_tokens
@@ -361,7 +361,7 @@ class Trace:
         }
         if isinstance(result, ChatResult):
             told |= self._outcome(result)
-            self._meters.record(names.STATE_BYTES, len(result.state), {})
+            self._meters.record(names.STATE_BYTES, state_bytes(result), {})
         elif error is not None:
             told |= turn_tokens(getattr(error, "usage", Usage()))
             measured[names.ERROR_TYPE] = error_type(error)

@@ -93,7 +93,7 @@ def crash_points(
             random key of its own, which begins with "crash-points-" and is not deleted.
         effects: Gives the effects of the tools until now, each as a value of its own.
         wire: The provider API that the model speaks.
-        parts: As for `Chat.conversation`: "store" keeps archive and media beside the state.
+        parts: As for `Chat.conversation`: "store" keeps history, archive and media beside the state.
 
     Returns:
         A `CrashReport`.

@@ -42,6 +42,7 @@ from ..history.rewrite.cut import (
 )
 from ..history.rewrite.rewritten import is_signed
 from ..open_turn.meter import gauge_of
+from ..state.heads import blob_size
 from ..state.state import ConversationState, closed_entries
 from ..types.errors import CheckpointError, StateTooLargeError
 from ..types.events import Compacted
@@ -442,7 +443,7 @@ _BOOKS: Final = 4096
 def _most_blob_bytes(ledger: Ledger) -> int:
     """An upper bound of a blob of this instant: the given blob, and all new bytes uncompressed."""
     before = _raw_bytes(ledger.given) if ledger.given is not None else 0
-    return len(ledger.plan.blob) + max(0, _raw_bytes(ledger.state) - before) + _BOOKS
+    return blob_size(ledger.plan.blob) + max(0, _raw_bytes(ledger.state) - before) + _BOOKS
 
 
 def _raw_bytes(state: ConversationState) -> int:
@@ -460,7 +461,7 @@ def _raw_bytes(state: ConversationState) -> int:
 
 def _blob_bytes(ledger: Ledger) -> int:
     try:
-        return len(ledger.snapshot())
+        return blob_size(ledger.snapshot())
     except StateTooLargeError as exc:  # larger than any blob may be
         return 1 + max(exc.limit, _most_blob_bytes(ledger))
 

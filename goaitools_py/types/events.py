@@ -395,8 +395,10 @@ class Appended(Event, frozen=True):
 class StateSaved(Event, frozen=True):
     """A kept conversation was saved: by a turn, an append, a compaction, a commit, a fork or a rewind.
 
-    `version` is the store's new version, `blob_bytes` the size of the blob.
+    `version` is the store's new version, `blob_bytes` the size of the blob, with the parts of its history.
+    `written_bytes` is what the save has sent of them: with ``parts="store"`` the head and the new parts.
     """
 
     version: int | None
     blob_bytes: int
+    written_bytes: int = 0

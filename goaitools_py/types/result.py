@@ -34,7 +34,14 @@ else:
 
     T = TypeVar("T")
 
-__all__ = ["ChatResult", "CompactionOutcome", "CompactionReport", "RecallReport", "Status"]
+__all__ = [
+    "ChatResult",
+    "CompactionOutcome",
+    "CompactionReport",
+    "RecallReport",
+    "Status",
+    "state_bytes",
+]
 
 Status = Literal["complete", "awaiting_tools", "truncated", "refused", "limited", "in_progress"]
 
@@ -253,9 +260,49 @@ class ChatResult(tuple[str, bytes], Generic[T]):
     def __new__(cls, *, text: str, state: bytes, **_: Any) -> Self:
         return tuple.__new__(cls, (text, state))
 
+    # The tuple's own second item may be a state that is not made yet.
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.text, self.state))
+
+    def __getitem__(self, at: Any) -> Any:
+        return (self.text, self.state)[at]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, tuple) and (self.text, self.state) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash((self.text, self.state))
+
     def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, Any]]:
         # The arguments of `__new__` for a copy, here or in another process. Then the other fields are set.
         return (), {"text": self.text, "state": self.state}
+
+
+def state_bytes(result: ChatResult[Any]) -> int:
+    """Count the bytes of a result's state as they are stored. It does not make the state."""
+    found = vars(result)["state"]
+    return getattr(found, "size", None) or len(found)
+
+
+class _State:
+    """The `state` of a result. A function in its place makes the state when it is read first; its attribute
+    `size` is the number of stored bytes."""
+
+    def __get__(self, result: Any, kind: Any = None) -> Any:
+        if result is None:
+            return self
+        fields = vars(result)
+        found = fields["state"]
+        if callable(found):
+            found = fields["state"] = found()
+        return found
+
+    def __set__(self, result: Any, state: Any) -> None:
+        vars(result)["state"] = state
+
+
+ChatResult.state = _State()  # type: ignore[assignment]
 
 
 def _money(amount: Decimal | None) -> float | None:

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from goaitools_py.chat.kept.full_row import load_row
 from goaitools_py.states import HistoryTurn, inspect_state, pending_calls, read_history, state_messages
 from goaitools_py.stores import SQLiteStore
 from goaitools_py.testing import check_history
@@ -154,8 +155,10 @@ class Campaign:
         seed: str,
         checkpoints: bool = True,
         kept: bool = False,
+        parts: str = "inline",
     ) -> None:
         self.wire, self.is_async, self.checkpoints, self.kept = wire, is_async, checkpoints, kept
+        self.parts = parts
         self.folder, self.child, self.random = folder, child, random.Random(seed)
         self.seconds_per_turn = 0.05
         self.kills: Counter[str] = Counter()
@@ -225,6 +228,7 @@ class Conversation:
             "is_async": campaign.is_async,
             "checkpoints": campaign.checkpoints,
             "kept": campaign.kept,
+            "parts": campaign.parts,
             "texts": self.texts,
             "by_id": not campaign.checkpoints or self.random.random() < 0.5,
             "threads": self.random.random() < (0.5 if campaign.is_async else 0.3),
@@ -272,7 +276,7 @@ class Conversation:
             with contextlib.suppress(FileNotFoundError):
                 shutil.copyfile(self.folder / name, copy / name)
         with SQLiteStore(copy / "rows.db") as store:
-            row = store.load(KEY)
+            row = load_row(store, KEY, lambda blob: {})  # raises if a part is missing
         return row.blob if row is not None else None
 
     def lines(self, name: str) -> list[dict[str, Any]]:

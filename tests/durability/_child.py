@@ -26,6 +26,7 @@ from goaitools_py import Approve, AsyncChat, Chat, ModelSettings, ToolContext, T
 from goaitools_py.backends.base import BackendError, ModelRequest, ResponseHead
 from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.sim import Prompt, Reply, SimServer
+from goaitools_py.state import heads
 from goaitools_py.states import inspect_state
 from goaitools_py.stores import SQLiteStore
 from goaitools_py.turn.edges import async_edge
@@ -321,7 +322,8 @@ class KeptConversation:
             fields["on_event"] = lambda _: None
         chat: Any = (AsyncChat if job["is_async"] else Chat)(Provider(job, report), **fields)
         kept = AwaitedStore(store) if job["is_async"] else store
-        self._conversation: Any = chat.conversation(kept, KEY, save="checkpoint")
+        heads.SMALL = 150  # so that its short history has parts
+        self._conversation: Any = chat.conversation(kept, KEY, save="checkpoint", parts=job["parts"])
 
     def _do(self, method: str, *args: Any, **fields: Any) -> Any:
         answer = getattr(self._conversation, method)(*args, **fields)
@@ -351,13 +353,20 @@ class ReportingStore:
     """A store without leases, which tells when it saves: a killed holder's lease would only cost time."""
 
     def __init__(self, store: SQLiteStore, report: Reporter) -> None:
-        self.load = store.load
+        self.load, self.load_head, self.load_parts = store.load, store.load_head, store.load_parts
         self._store, self._report = store, report
 
     def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
         what = " a result" if self._report.has_results else ""
         self._report(f"saving{what}")
         version = self._store.save(key, blob, expected=expected)
+        self._report(f"saved{what}")
+        return version
+
+    def save_parts(self, *args: Any, expected: int | None, facts: Any = None) -> int:
+        what = " a result" if self._report.has_results else ""
+        self._report(f"saving{what}")
+        version = self._store.save_parts(*args, expected=expected, facts=facts)
         self._report(f"saved{what}")
         return version
 
@@ -374,6 +383,15 @@ class AwaitedStore:
     async def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
         return self._store.save(key, blob, expected=expected)
 
+    async def load_head(self, key: str, **fields: Any) -> Any:
+        return self._store.load_head(key, **fields)
+
+    async def load_parts(self, key: str, names: Any) -> Any:
+        return self._store.load_parts(key, names)
+
+    async def save_parts(self, *args: Any, **fields: Any) -> int:
+        return self._store.save_parts(*args, **fields)
+
 
 def live(job: dict[str, Any]) -> None:
     """One life, from the row on."""
@@ -386,7 +404,14 @@ def live(job: dict[str, Any]) -> None:
 def warm_up() -> None:
     """Load what a life loads, with conversations that nobody will ask for again."""
     job: dict[str, Any] = {"is_async": False, "threads": False, "checkpoints": True, "by_id": False}
-    job |= {"hold": None, "answers": {}, "attempt": 0, "texts": [text_of(0, 0)], "stream": False}
+    job |= {
+        "hold": None,
+        "answers": {},
+        "attempt": 0,
+        "texts": [text_of(0, 0)],
+        "stream": False,
+        "parts": "store",
+    }
     with tempfile.TemporaryDirectory() as folder:
         for wire in SETTINGS:
             for kept in (False, True):

@@ -62,13 +62,16 @@ def test_nothing_is_lost_or_done_twice(folder: Path, wire: str, is_async: bool) 
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize("parts", ["inline", "store"])
 @pytest.mark.parametrize("wire", WIRES)
-def test_a_kept_conversation_loses_nothing_either(folder: Path, wire: str, is_async: bool) -> None:
+def test_a_kept_conversation_loses_nothing_either(
+    folder: Path, wire: str, parts: str, is_async: bool
+) -> None:
     """The same kills, and `chat.conversation(…, save="checkpoint")` instead of a loop of one's own."""
-    seed = f"{SEED}/{wire}/{is_async}/kept"
+    seed = f"{SEED}/{wire}/{is_async}/{parts}/kept"
     with Child(folder) as child:
-        campaign = Campaign(folder, child, wire=wire, is_async=is_async, seed=seed, kept=True)
-        campaign.run(-(-KILLS // (6 * len(WIRES))))
+        campaign = Campaign(folder, child, wire=wire, is_async=is_async, seed=seed, kept=True, parts=parts)
+        campaign.run(-(-KILLS // (8 * len(WIRES))))
 
     print(shown(campaign))
     assert campaign.problems == []

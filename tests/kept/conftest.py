@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 
 from goaitools_py import Chat, Conversation, StoreUnavailableError
 from goaitools_py.states import read_history
-from goaitools_py.stores import MemoryStore, Stored, StoredPage
+from goaitools_py.stores import MemoryStore, Stored, StoredHead, StoredPage, StoredPart
 from goaitools_py.testing import ScriptedBackend
 
 from ..conftest import Face, TurnFace
@@ -80,6 +80,31 @@ class LeasingStore(FaultyStore):
         return self.inner.stop_requested(key)
 
 
+class PartedStore(LeasingStore):
+    """The same with parts beside the blobs."""
+
+    def load_head(self, key: str, *, kinds: Collection[int] | None = None) -> StoredHead | None:
+        self._check()
+        return self.inner.load_head(key, kinds=kinds)
+
+    def load_parts(self, key: str, names: Collection[bytes]) -> tuple[StoredPart, ...]:
+        self._check()
+        return self.inner.load_parts(key, names)
+
+    def save_parts(
+        self,
+        key: str,
+        head: bytes,
+        new: Collection[StoredPart],
+        gone: Collection[bytes],
+        *,
+        expected: int | None,
+        facts: Any = None,
+    ) -> int:
+        self._check()
+        return self.inner.save_parts(key, head, new, gone, expected=expected, facts=facts)
+
+
 class Awaited:
     """A blocking store as an async one."""
 
@@ -115,6 +140,19 @@ class AwaitedLeasing(Awaited):
     async def lease(self, key: str, ttl: float) -> AsyncIterator[Any]:
         with self._store.lease(key, ttl) as lease:
             yield AwaitedLease(lease)
+
+
+class AwaitedParted(AwaitedLeasing):
+    """The same with parts."""
+
+    async def load_head(self, key: str, **fields: Any) -> Any:
+        return self._store.load_head(key, **fields)
+
+    async def load_parts(self, key: str, names: Any) -> Any:
+        return self._store.load_parts(key, names)
+
+    async def save_parts(self, *args: Any, **fields: Any) -> Any:
+        return self._store.save_parts(*args, **fields)
 
 
 class AwaitedLease:
@@ -162,7 +200,8 @@ class Threads:
         """A conversation in a blocking store, which is not waited for; `chat`: the options of its chat."""
         fields = {"save_timeout": 0.0, **fields}
         if self.face.is_async:
-            store = (AwaitedLeasing if hasattr(store, "lease") else Awaited)(store)
+            plain = AwaitedLeasing if hasattr(store, "lease") else Awaited
+            store = (AwaitedParted if hasattr(store, "save_parts") else plain)(store)
         made = self.face.chat(backend, **(chat or {}))
         return Kept(made.inner.conversation(store, key, **fields), self.face.run)
 

@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 from goaitools_py import StoreCommitError, TurnError
+from goaitools_py.chat.kept.parts import LOADED
 from goaitools_py.chat.kept.turn import KeptTurn
 from goaitools_py.turn.flow import CallModel, CallTool, Clock, Invoke, ReadChunk, Sleep
 
@@ -310,8 +311,7 @@ class Run:
             self.promises.heard(worker.act, worker.heard, self._blob(worker.act.key))
 
     def _blob(self, key: str) -> bytes:
-        row = self.rows.rows.get(key)
-        return row.blob if row is not None else b""
+        return self.rows.whole(key, kinds=LOADED) if key in self.rows.rows else b""
 
     def _saved(self, save: Save) -> None:
         if self.trace is not None:

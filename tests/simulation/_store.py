@@ -13,8 +13,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 
-from goaitools_py import StateConflictError, StoreUnavailableError
-from goaitools_py.chat.kept.parts import joined
+from goaitools_py import StateConflictError, StatePartMissingError, StoreUnavailableError
+from goaitools_py.chat.kept.parts import LOADED, head_of, whole_or_unreadable
 from goaitools_py.seal import Plain
 from goaitools_py.state.parts import ELSEWHERE
 from goaitools_py.state.whole_blobs import parts_of
@@ -60,17 +60,27 @@ class Rows:
         self._on_save = on_save
         self._versions = 0
 
-    def save(self, by: str, key: str, blob: bytes, expected: int | None) -> int:
-        """As `Store.save`."""
+    def save(
+        self,
+        by: str,
+        key: str,
+        blob: bytes,
+        expected: int | None,
+        new: Collection[StoredPart] = (),
+        gone: Collection[bytes] = (),
+    ) -> int:
+        """As `Store.save`, or with parts as `Parted.save_parts`."""
         old = self.rows.get(key)
         if (old.version if old else None) != expected:
             raise StateConflictError("another version is stored")
+        before = self.whole(key, kinds=LOADED) if old else b""
         self._versions += 1
         self.rows[key] = Stored(blob=bytes(blob), version=self._versions, updated_at=EPOCH)
-        self._on_save(Save(by, key, old.blob if old else b"", bytes(blob)))
+        self._change_parts(key, new, gone)
+        self._on_save(Save(by, key, before, self.whole(key, kinds=LOADED)))
         return self._versions
 
-    def change_parts(self, key: str, new: Collection[StoredPart], gone: Collection[bytes]) -> None:
+    def _change_parts(self, key: str, new: Collection[StoredPart], gone: Collection[bytes]) -> None:
         """Add and drop parts, after the save of their head. They have to be those that the head lists."""
         added = {part.name: part for part in new}
         kept = {name: part for name, part in self.parts.get(key, {}).items() if name not in gone}
@@ -84,20 +94,28 @@ class Rows:
             lacking = len(listed - self.parts[key].keys())
             self.place.broken(f"{lacking} parts of {key} are missing, or one is there that no head lists")
 
-    def whole(self, key: str) -> bytes:
-        """A state with all of its parts in it."""
-        row, parts = self.rows[key], tuple(self.parts.get(key, {}).values())
+    def whole(self, key: str, *, kinds: Collection[int] | None = None) -> bytes:
+        """A state with its parts of these kinds in it; None for all."""
+        row = self.rows[key]
+        found = self.parts.get(key, {}).values()
+        parts = tuple(part for part in found if kinds is None or part.kind in kinds)
+        if not parts:
+            return row.blob
         head = StoredHead(blob=row.blob, version=row.version, updated_at=row.updated_at, parts=parts)
-        return joined(head, Plain(), None)[0] if parts else row.blob
+        with suppress(StatePartMissingError):  # `_change_parts` has told of it
+            return whole_or_unreadable(head_of(head, Plain(), None, kinds=kinds)[0])
+        return row.blob
 
     def delete(self, by: str, key: str) -> bool:
         """As `Deleting.delete`."""
-        self.parts.pop(key, None)
         self.stops.discard(key)
-        old = self.rows.pop(key, None)
-        if old is not None:
-            self._on_save(Save(by, key, old.blob, b""))
-        return old is not None
+        if key not in self.rows:
+            return False
+        before = self.whole(key, kinds=LOADED)
+        del self.rows[key]
+        self.parts.pop(key, None)
+        self._on_save(Save(by, key, before, b""))
+        return True
 
     def take(self, key: str, token: str, ttl: float) -> None:
         """Begin a lease. `LeaseHeldError` if another one has not run out."""
@@ -220,9 +238,7 @@ class Port:
         gone: Collection[bytes],
         expected: int | None,
     ) -> int:
-        version = self.rows.save(self.name, key, head, expected)
-        self.rows.change_parts(key, new, gone)
-        return version
+        return self.rows.save(self.name, key, head, expected, new, gone)
 
     def _sent(self, save: Callable[[], int]) -> int:
         """Do a save, or what a fault makes of it."""

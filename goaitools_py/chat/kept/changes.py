@@ -14,12 +14,14 @@ from typing import Final
 from ...base.values import replace
 from ...history.branch import fork_state, rewind_state, undo_cut
 from ...history.info import refs_of
+from ...state.heads import whole
 from ...state.state import dump_state, load_state, new_state
 from ...state.whole_blobs import rewrap
 from ...turn.flow import Clock, Emit, Flow, computed
 from ...types.errors import CompactionError, StateConflictError, StateError
 from ...types.events import Appended
 from ...types.result import CompactionReport
+from .parts import made_whole
 from .row import Row
 from .row_calls import RowSettings
 
@@ -81,7 +83,7 @@ def commit_flow(settings: RowSettings, state: bytes, base: bytes, *, listening: 
     stored = yield from row.commit(state)
     if listening:
         yield from row.tell()
-    return stored
+    return whole(stored)
 
 
 def rewind_flow(settings: RowSettings, turns: int, *, listening: bool = False) -> Flow[None]:
@@ -128,7 +130,7 @@ def fork_flow(settings: RowSettings, other: RowSettings, *, listening: bool = Fa
         )
     )
     if other.binding != settings.binding:
-        blob = rewrap(blob, codec=settings.codec, binding=settings.binding, to_binding=other.binding)
+        blob = rewrap(whole(blob), codec=settings.codec, binding=settings.binding, to_binding=other.binding)
     # `beside` has loaded nothing, so this save succeeds only under a key without a state.
     yield from beside.commit(blob, most=0, is_paid=False)
     if listening:
@@ -195,8 +197,9 @@ class KeptCompaction:
         """Run the compaction, from the lease to the save."""
         try:
             report = yield from self._run()
-        except Exception:
+        except Exception as exc:
             yield from self.settle()
+            made_whole(exc)
             raise
         yield from self.settle()
         return report
@@ -210,7 +213,7 @@ class KeptCompaction:
             if exc.state:  # the history is unchanged, but tokens were spent
                 yield from self._commit(exc.state)
             raise
-        return replace(report, state=(yield from self._commit(report.state)))
+        return replace(report, state=whole((yield from self._commit(report.state))))
 
     def _commit(self, blob: bytes) -> Flow[bytes]:
         try:

@@ -26,6 +26,7 @@ from ...history.redact.matching import Finder, Match
 from ...history.turns import History, read_history
 from ...state.blob_header import may_take_long
 from ...state.codec import Codec
+from ...state.heads import blob_size
 from ...state.state import closed_turns, load_state
 from ...stores.layout import MAX_KEY_BYTES
 from ...tools import refuse_without_deps
@@ -39,6 +40,7 @@ from ...types.result import CompactionReport
 from . import changes
 from .changes import KeptCompaction
 from .full_row import shows_title
+from .parts import whole_or_unreadable
 from .privacy import KeptPrivacy, erasing, redacting
 from .row import Row
 from .row_calls import RowSettings
@@ -372,17 +374,20 @@ class KeptFacade:
 
     def _loading(self, *, is_whole: bool = False) -> Flow[Stored | None]:
         """Load the stored state, with the parts that its head lists: all parts if `is_whole`, else the parts
-        that a turn needs."""
+        that a turn needs. With all parts the state is one blob."""
         row = Row(self._settings)
         found: Stored | None = yield from row.load(is_whole=is_whole)
-        return None if found is None else replace_stored(found, blob=row.stored)
+        blob = whole_or_unreadable(row.stored) if is_whole else row.stored
+        return None if found is None else replace_stored(found, blob=blob)
 
     def _reading(self) -> dict[str, Any]:
         return {"codec": self._settings.codec, "binding": self._settings.binding}
 
     def _reads(self, read: Callable[[Stored | None], T], found: Stored | None) -> Flow[T]:
         """Call a reader of a state, beside the event loop if that may take long."""
-        is_long = found is not None and (len(found.blob) > _LONG or may_take_long(found.blob, unknown=True))
+        is_long = found is not None and (
+            blob_size(found.blob) > _LONG or may_take_long(found.blob, unknown=True)
+        )
         return computed(partial(read, found), is_long=is_long)
 
     def _history(self, found: Stored | None) -> History:

@@ -13,14 +13,15 @@ from typing import Any, Final
 
 from ...state.blob_header import peek
 from ...state.codec import PLAIN, SUITE_PLAIN, Codec
+from ...state.heads import Head
 from ...state.parts import ELSEWHERE
 from ...state.records import Meta, usage_of
-from ...state.state import load_state
+from ...state.state import dump_state, hard_limits, load_state
 from ...state.whole_blobs import parts_of
 from ...stores.base import Leasing, Parted, Stored
-from ...stores.layout import RowFacts, takes_facts
+from ...stores.layout import RowFacts, StoredPart, takes_facts
 from ...types.errors import LeaseHeldError, StatePartMissingError, TurnInProgressError
-from .parts import joined, pieces_of
+from .parts import as_head, head_of, names_of, parts_in, whole_or_unreadable
 
 __all__ = ["FullRow", "held", "load_row", "row_facts", "save_new", "shows_title"]
 
@@ -46,22 +47,31 @@ class FullRow:
         self._codec: Codec = opened.get("codec", PLAIN)
         self._binding = opened.get("binding")
         self._kept: frozenset[bytes] = frozenset()
+        self._head: Head | None = None
         self.blob = bytes(found.blob)
         self.saved = found
         if isinstance(store, Parted) and self._has_parts_elsewhere():
-            whole = store.load_head(key)
-            if whole is not None:
+            loaded = store.load_head(key)
+            if loaded is not None:
                 try:
-                    self.blob, self._kept = joined(whole, self._codec, self._binding)
+                    self._head, self._kept = head_of(loaded, self._codec, self._binding)
                 except StatePartMissingError:  # head and parts of two moments, say of a replica
-                    whole = store.load_head(key) or whole
-                    self.blob, self._kept = joined(whole, self._codec, self._binding)
+                    loaded = store.load_head(key) or loaded
+                    self._head, self._kept = head_of(loaded, self._codec, self._binding)
+                self.blob = whole_or_unreadable(self._head)
                 # `save` names the version of this second load: another worker may have saved between the two.
-                self.saved = whole
+                self.saved = loaded
 
     def _has_parts_elsewhere(self) -> bool:
         parts = parts_of(self.blob, codec=self._codec, binding=self._binding)
         return any(part.place == ELSEWHERE for part in parts)
+
+    def _in_parts(self, new: bytes) -> bytes:
+        """The head to save for this state. Parts that are there already keep their names."""
+        if self._head is None or new != self.blob:
+            return as_head(new, self._codec, self._binding)
+        state = load_state(self._head, codec=self._codec, binding=self._binding)
+        return dump_state(state, codec=self._codec, binding=self._binding, limits=hard_limits(self._codec))
 
     @property
     def opened(self) -> dict[str, Any]:
@@ -76,7 +86,7 @@ class FullRow:
         stored, made = peek(self.saved.blob), peek(new)
         if (stored.version, stored.key_id) != (made.version, made.key_id):
             return True
-        return bool(self._kept) and pieces_of(new, self._codec, self._binding).names != self._kept
+        return bool(self._kept) and names_of(self._in_parts(new), self._codec).keys() != self._kept
 
     def save(self, new: bytes, *, with_title: bool | None = None) -> None:
         """Replace the state, if the row is still as it was loaded.
@@ -90,12 +100,17 @@ class FullRow:
         if not self._kept:
             _save(self._store, self._key, new, self.saved.version, facts)
             return
-        pieces = pieces_of(new, self._codec, self._binding)
+        head = self._in_parts(new)
+        names = names_of(head, self._codec)
+        at_hand = parts_in(head, self._codec, self._binding)
         self._store.save_parts(
             self._key,
-            pieces.head,
-            [pieces.at_hand[name] for name in pieces.names - self._kept],
-            self._kept - pieces.names,
+            bytes(head),
+            [
+                StoredPart(name=name, kind=names[name], data=at_hand[name])
+                for name in names.keys() - self._kept
+            ],
+            self._kept - names.keys(),
             expected=self.saved.version,
             facts=facts,
         )

@@ -20,6 +20,7 @@ from ...base.values import replace
 from ...history.export import export_state
 from ...history.redact.matching import Match
 from ...history.redact.redaction import RedactedPlace, Redaction, redact_state
+from ...state.heads import whole
 from ...state.state import load_state
 from ...turn.flow import Flow, computed
 from ...types.errors import StateConflictError, StateError
@@ -118,7 +119,7 @@ def _redacted(row: Row, match: Match, with_: str) -> Flow[Redaction]:
         )
         found = yield from computed(redact)
         if found.state == row.stored:
-            return found
+            return replace(found, state=whole(row.stored))
         try:
             # No rebase: another worker's additions may have the text, too. They are loaded and redacted.
             yield from row.commit(found.state, most=0, is_paid=False)
@@ -126,7 +127,7 @@ def _redacted(row: Row, match: Match, with_: str) -> Flow[Redaction]:
             if not left:
                 raise
             continue
-        return found
+        return replace(found, state=whole(found.state))
     raise AssertionError
 
 

@@ -23,6 +23,7 @@ import msgspec
 from ...base.values import replace
 from ...history.info import refs_of
 from ...history.rebase import begun_at, holds_state, rebase_state
+from ...state.heads import blob_size
 from ...state.records import digest8
 from ...state.state import dump_state, hard_limits, load_state, new_state
 from ...stores.layout import MAX_KEY_BYTES
@@ -82,7 +83,7 @@ class Row(RowParts):
         settings = self.settings
         if of is None:
             of = refs_of(self.stored, codec=settings.codec, binding=settings.binding)
-        yield Emit(StateSaved(self._version, len(self.stored), **of))
+        yield Emit(StateSaved(self._version, blob_size(self.stored), self._written, **of))
 
     def commit(
         self,
@@ -112,8 +113,7 @@ class Row(RowParts):
             Exception: The error of the store, if it neither answered that it saved nor holds the state.
         """
         refused = failed = 0
-        yield from self._share(new, is_paid)
-        new = self.timed(self._slim(new))
+        new = self.timed((yield from self._formed(new, is_paid)))
         if self._sent is not None:
             # An earlier commit was interrupted, and its save may be done. If the caller has no newer state,
             # that save is the result: the older state must not replace it.
@@ -143,8 +143,10 @@ class Row(RowParts):
                 if ends_lease:
                     # The save has ended the lease in the store, so `release` has nothing to ask.
                     self._lease, self._is_combined = None, False
-                self._version, self.stored, self._sent = version, blob, None
-                self._kept_parts = self._sent_parts
+                # First, and the others in one line: an exit in between leaves `_sent`, so that the next
+                # commit looks at the store.
+                stored = self._saved(blob)
+                self._version, self.stored, self._sent = version, stored, None
                 # The store is back: the next failure gets the whole `save_timeout` again.
                 self._patient_until = None
                 new = self._became(new)
@@ -153,6 +155,9 @@ class Row(RowParts):
             new = self.timed(new)
             # `_look` got an answer, so the first failure is tried again at once. Later failures wait.
             if failure is not None and failed > 1 and not is_newer:
+                if (without := self._without_parts(new)) is not None:
+                    new, self._sent = without, None
+                    continue
                 may_pass = is_paid and isinstance(failure, StoreUnavailableError)
                 if not (may_pass and (yield from self._wait())):
                     raise failure
@@ -258,10 +263,9 @@ class Row(RowParts):
 
     def overwrite(self, new: bytes) -> Flow[None]:
         """Save a state that did not grow from the stored one. `StateConflictError` if that has changed."""
-        new = self._slim(new)
+        new = yield from self._formed(new, False)
         self._version = yield from self.ask(self._save, new, self._version)
-        self._kept_parts = self._sent_parts
-        self.mine = self.stored = new
+        self.mine = self.stored = self._saved(new)
 
     def taken_back(self, old: bytes) -> bytes:
         """Make an earlier state ready to replace `mine`: no model accepted the additions since then."""

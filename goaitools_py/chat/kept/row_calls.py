@@ -41,8 +41,8 @@ class RowSettings(Value, frozen=True, kw_only=True):
     API.
     `longest_wait`: seconds after which each call has ended, for a store without an attribute of this name. 0
     sets no limit to the wait for an answer; infinity means that a call may never end.
-    `in_parts`: True if saves put archive and media into the store as parts of their own; see `parts`. A load
-    follows the row, not this setting.
+    `in_parts`: True if saves put closed history, archive and media into the store as parts of their own; see
+    `parts`. A load follows the row, not this setting.
     `stop_every`: seconds between two looks of a turn at the stop flag; None if it does not look.
     """
 

@@ -6,19 +6,32 @@ a save, or the acts after a conflict.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
 
-from ...state.parts import ARCHIVE
+from ...state.heads import Head, whole
 from ...state.records import Meta
 from ...state.state import load_state
 from ...state.whole_blobs import attach
 from ...stores.layout import RowFacts, StoredPart, combines, takes_facts
 from ...turn.flow import Flow
-from ...types.errors import StateConflictError, StateCorruptError, StateError, StatePartMissingError
+from ...types.errors import StateConflictError, StateError, StatePartMissingError, StateTooLargeError
 from .full_row import row_facts
-from .parts import LOADED, Pieces, joined, lists_parts, part_with_room, pieces_of, with_shared_part
+from .parts import (
+    LOADED,
+    as_head,
+    as_loaded,
+    has_new_archive,
+    head_of,
+    names_of,
+    part_with_room,
+    parts_in,
+    whole_or_unreadable,
+    with_shared_part,
+)
 from .row_calls import RowSettings
 from .row_lease import RowLease
 
@@ -31,6 +44,24 @@ _DROPPED: Final = (
     "another worker dropped a part of the conversation that this state still lists; load again and redo "
     "the turn"
 )
+
+
+_keeps_parts: Final[WeakSet[Any]] = WeakSet()
+"""The stores that have saved parts in this process. If one of them fails once, it is not for good."""
+_refuses_parts: Final[WeakSet[Any]] = WeakSet()
+"""The stores that have refused to save parts. Their conversations are saved whole."""
+
+
+def _is_noted(stores: WeakSet[Any], store: Any) -> bool:
+    try:
+        return store in stores
+    except TypeError:  # it cannot be hashed, or not be referred to weakly
+        return False
+
+
+def _note(stores: WeakSet[Any], store: Any) -> None:
+    with suppress(TypeError):
+        stores.add(store)
 
 
 class RowParts(RowLease):
@@ -48,8 +79,12 @@ class RowParts(RowLease):
         self._kept_parts: frozenset[bytes] = frozenset()
         """The names of the parts that the store keeps of `stored`."""
         self._sent_parts: frozenset[bytes] = frozenset()
-        self._at_hand: dict[bytes, StoredPart] = {}
-        self._slimmed: tuple[bytes, bytes, Meta | None] | None = None
+        self._at_hand: dict[bytes, bytes] = {}
+        self._form: tuple[bytes, bytes, Meta | None] | None = None
+        """A new state, the form in which it is saved, and its meta data if the running turn has made it."""
+        self._saves_whole = settings.in_parts and _is_noted(_refuses_parts, settings.store)
+        self._written = 0
+        """How many bytes the newest save has sent, without the facts."""
         self._sent: tuple[bytes, bytes] | None = None
         self._created: int | None = None
 
@@ -82,7 +117,8 @@ class RowParts(RowLease):
     def _with_parts(
         self, found: Stored | None, *, is_whole: bool = False, is_paid: bool = False
     ) -> Flow[tuple[Stored | None, bytes]]:
-        """Give the loaded row, and its blob with the parts that its head lists.
+        """Give the loaded row, and its blob: a head with the parts at hand, or with `parts="inline"` the
+        whole blob.
 
         The head decides whether there are parts, not `in_parts`: a handle that writes whole blobs loads all
         parts, in a second load. A reader of a replica may see head and parts of two moments, so a missing
@@ -91,34 +127,36 @@ class RowParts(RowLease):
         settings = self.settings
         self.damage = None
         if found is not None and not settings.in_parts:
-            if not (self._is_parted and lists_parts(found.blob, settings.codec)):
+            if not (self._is_parted and names_of(found.blob, settings.codec)):
                 self._kept_parts = frozenset()
                 return found, bytes(found.blob)
             found = yield from self.ask(self._load_all, is_paid=is_paid)
         takes_all = is_whole or not settings.in_parts
+        kinds = None if takes_all else LOADED
         for is_last in (False, True):
             if found is None:
                 break
-            head: Any = found
+            loaded: Any = found
             try:
-                blob, self._kept_parts = joined(
-                    head, settings.codec, settings.binding, kinds=None if takes_all else LOADED
-                )
+                head, self._kept_parts = head_of(loaded, settings.codec, settings.binding, kinds=kinds)
             except StatePartMissingError:
                 if is_last:
                     raise
                 again = self._load_all if takes_all else self._load
                 found = yield from self.ask(again, is_paid=is_paid)
                 continue
-            except StateCorruptError as exc:
-                exc.blob = blob = bytes(head.blob)
+            if settings.in_parts:
+                return found, head
+            # For a state of another handle that lists these parts: see `_formed`.
+            self._at_hand = dict(head.at_hand)
+            try:
+                return found, whole_or_unreadable(head)
+            except StateTooLargeError:
+                raise  # that is no damage: the archive of another handle is larger than one blob may be
+            except StateError as exc:
+                exc.blob = bytes(head)
                 self.damage = exc
-                # The save that replaces this head has to drop these parts.
-                self._kept_parts = frozenset(part.name for part in head.parts)
-            if not settings.in_parts:
-                # For a state of another handle that lists these parts: see `_slim`.
-                self._at_hand = {part.name: part for part in head.parts}
-            return found, blob
+            return found, bytes(head)
         self._kept_parts = frozenset()
         return None, b""
 
@@ -141,7 +179,7 @@ class RowParts(RowLease):
     def read_parts(self, names: Collection[bytes], *, is_paid: bool = False) -> Flow[dict[bytes, bytes]]:
         """Give the stored bytes of these parts, as far as they are at hand or in the store. `is_paid`: as for
         `ask`."""
-        found = {name: self._at_hand[name].data for name in names if name in self._at_hand}
+        found = {name: self._at_hand[name] for name in names if name in self._at_hand}
         lacking = [name for name in names if name not in found]
         settings = self.settings
         if lacking and settings.in_parts:
@@ -153,7 +191,8 @@ class RowParts(RowLease):
 
     def _save(self, blob: bytes, expected: int | None) -> Any:
         settings = self.settings
-        if settings.in_parts:
+        self._written, self._sent_parts = len(blob), frozenset()
+        if self._has_parts(blob):
             return self._save_parts(blob, expected)
         self._check_whole(blob)
         if self._kept_parts:
@@ -164,7 +203,8 @@ class RowParts(RowLease):
 
     def _save_and_release(self, blob: bytes, expected: int | None) -> Any:
         settings = self.settings
-        if settings.in_parts:
+        self._written, self._sent_parts = len(blob), frozenset()
+        if self._has_parts(blob) or (settings.in_parts and not combines(settings.store)):
             return self._save_parts(blob, expected, (self._lease,))
         self._check_whole(blob)
         if self._kept_parts:
@@ -173,19 +213,21 @@ class RowParts(RowLease):
             self._lease, settings.key, blob, expected=expected, facts=self._facts(blob)
         )
 
+    def _has_parts(self, blob: bytes) -> bool:
+        """True if the save changes parts. A short conversation has no part, and needs no table of parts."""
+        settings = self.settings
+        return settings.in_parts and bool(self._kept_parts or names_of(blob, settings.codec))
+
     def _take_stored(self) -> None:
         """Take the parts out of the stored blob, because a handle has saved it whole."""
         settings = self.settings
         if self.stored and not self._kept_parts:
             with suppress(StateError):
-                self._at_hand = {
-                    **pieces_of(self.stored, settings.codec, settings.binding).at_hand,
-                    **self._at_hand,
-                }
+                self._at_hand = {**parts_in(self.stored, settings.codec, settings.binding), **self._at_hand}
 
     def _check_whole(self, blob: bytes) -> None:
         """Raise `StateConflictError` for a blob that lists parts which its save would not keep."""
-        if self._is_parted and lists_parts(blob, self.settings.codec):
+        if self._is_parted and names_of(blob, self.settings.codec):
             raise StateConflictError(_DROPPED)
 
     def _save_inline(self, blob: bytes, expected: int | None, lease: tuple[Any, ...] = ()) -> Any:
@@ -202,72 +244,111 @@ class RowParts(RowLease):
         `lease`: the lease that ends with the save, if one does.
         """
         settings = self.settings
-        pieces = pieces_of(blob, settings.codec, settings.binding)
-        self._at_hand.update(pieces.at_hand)
-        lacking = pieces.names - self._kept_parts
-        if not lacking <= self._at_hand.keys():
+        # A blob that cannot be a head is saved whole; the parts that it lists are those of the archive.
+        names = names_of(blob, settings.codec)
+        at_hand = blob.at_hand if isinstance(blob, Head) else {}
+        lacking = names.keys() - self._kept_parts
+        if not lacking <= at_hand.keys() | self._at_hand.keys():
             self._take_stored()
-        if not lacking <= self._at_hand.keys():
+        at_hand = at_hand if lacking <= at_hand.keys() else {**self._at_hand, **at_hand}
+        if not lacking <= at_hand.keys():
             # Saved with a part missing, the conversation could not be read again.
             raise StateConflictError(_DROPPED)
         # Not yet `_kept_parts`: the store may refuse this save.
-        self._sent_parts = pieces.names
+        self._sent_parts = frozenset(names)
+        new = [StoredPart(name=name, kind=names[name], data=at_hand[name]) for name in lacking]
+        self._written = len(blob) + sum([len(part.data) for part in new])
         store = settings.store
         return (store.save_parts_and_release if lease else store.save_parts)(
             *lease,
             settings.key,
-            pieces.head,
-            [self._at_hand[name] for name in lacking],
-            self._kept_parts - pieces.names,
+            bytes(blob),
+            new,
+            self._kept_parts - names.keys(),
             expected=expected,
             facts=self._facts(blob),
         )
 
-    def _share(self, blob: bytes, is_paid: bool) -> Flow[None]:
-        """Take a new state apart for its save. A new part of the archive is joined with the newest part in
-        the store, which is loaded for this. If the load fails, both stay apart."""
-        settings = self.settings
-        if not settings.in_parts or not blob or (self._slimmed is not None and self._slimmed[0] == blob):
-            return
-        codec, binding = settings.codec, settings.binding
-        pieces = pieces_of(blob, codec, binding)
-        if pieces.has_new_archive and (name := part_with_room(blob, codec, binding)) is not None:
-            with suppress(Exception):  # a paid turn is saved whether or not its record shares a part
-                found = yield from self.read_parts([name], is_paid=is_paid)
-                pieces = pieces_of(with_shared_part(blob, found[name], codec, binding), codec, binding)
-                # The running turn still lists the part, and its next state joins the two anew.
-                self._at_hand[name] = StoredPart(name=name, kind=ARCHIVE, data=found[name])
-        self._note_pieces(blob, pieces)
+    def _saved(self, blob: bytes) -> bytes:
+        """Note that the save of this blob was done. Gives it as it would be loaded now: without the bytes of
+        the archive."""
+        self._kept_parts = self._sent_parts
+        if self._kept_parts:
+            _note(_keeps_parts, self.settings.store)
+        elif self._saves_whole:
+            self._note_refusal()
+        return as_loaded(blob)
 
-    def _slim(self, blob: bytes) -> bytes:
-        """Give a new state the form of a loaded one: without the parts that only the store keeps, or whole.
-        The row keeps these parts for the save. The same state gives the same bytes, though encryption is
-        random."""
+    def _without_parts(self, blob: bytes) -> bytes | None:
+        """Give the whole blob of a head, after the store has refused to save the head with new parts. None if
+        the blob has no new part, or cannot be whole.
+
+        The reason may be that this program may not make the table of parts. Then a paid turn is saved whole
+        all the same, and so are all later ones of this process.
+        """
+        if not isinstance(blob, Head) or blob.names.keys() <= self._kept_parts:
+            return None
+        try:
+            found = blob.whole
+        except StateError:
+            return None
+        self._saves_whole = True
+        return found
+
+    def _note_refusal(self) -> None:
+        """Note that the store has saved a whole blob after it had refused parts. If it has never saved parts,
+        that is no short trouble: it is not asked again."""
+        store = self.settings.store
+        if _is_noted(_keeps_parts, store) or _is_noted(_refuses_parts, store):
+            return
+        _note(_refuses_parts, store)
+        logging.getLogger("goaitools_py.state").warning(
+            "%s does not save parts: in this process conversations are saved whole; look at their table",
+            type(store).__name__,
+            extra={"event": "state.parts_refused"},
+        )
+
+    def _formed(self, blob: bytes, is_paid: bool) -> Flow[bytes]:
+        """Give a new state the form in which this handle saves it: a head, or a whole blob. The same state
+        gives the same bytes, though encryption is random.
+
+        A new part of the archive is joined with the newest part in the store, which is loaded for this. If
+        the load fails, both stay apart.
+        """
         settings = self.settings
-        if not settings.in_parts:
-            # The state of another handle may list parts that this row has loaded: the blob gets them.
-            if not (self._is_parted and lists_parts(blob, settings.codec)):
-                return blob
-            self._take_stored()
-            data = {name: part.data for name, part in self._at_hand.items()}
-            return attach(blob, data, codec=settings.codec, binding=settings.binding)
         if not blob:
             return blob
-        if self._slimmed is None or self._slimmed[0] != blob:
-            self._note_pieces(blob, pieces_of(blob, settings.codec, settings.binding))
-        assert self._slimmed is not None
-        return self._slimmed[1]
+        if not settings.in_parts or self._saves_whole:
+            return self._whole(blob)
+        if self._form is not None and self._form[0] == blob:
+            return self._form[1]
+        head = as_head(blob, settings.codec, settings.binding)
+        if isinstance(head, Head) and has_new_archive(head, self._kept_parts):
+            name = part_with_room(head)
+            if name is not None:
+                with suppress(Exception):  # a paid turn is saved whether or not its record shares a part
+                    found = yield from self.read_parts([name], is_paid=is_paid)
+                    head = with_shared_part(head, found[name])
+                    # The running turn still lists the part, and its next state joins the two anew.
+                    self._at_hand[name] = found[name]
+        if head is not blob:
+            self._form = blob, head, self.meta_of(blob)
+        return head
 
-    def _note_pieces(self, blob: bytes, pieces: Pieces) -> None:
-        self._at_hand.update(pieces.at_hand)
-        self._slimmed = blob, pieces.slim, self.meta_of(blob)
+    def _whole(self, blob: bytes) -> bytes:
+        """The state of another handle may list parts that this row has loaded: the blob gets them."""
+        settings, blob = self.settings, whole(blob)
+        if not (self._is_parted and names_of(blob, settings.codec)):
+            return blob
+        self._take_stored()
+        return attach(blob, self._at_hand, codec=settings.codec, binding=settings.binding)
 
     def _facts(self, blob: bytes) -> RowFacts:
         settings = self.settings
         meta = self.meta_of(blob)
-        if self._slimmed is not None and self._slimmed[1] is blob:
-            # The engine knows the blob that it made, and not the slim form of it.
-            meta = self._slimmed[2]
+        if self._form is not None and self._form[1] is blob:
+            # The engine knows the blob that it made, and not the form of it that is saved.
+            meta = self._form[2]
         if meta is None:  # the state was rebased, or no turn has made it
             meta = load_state(blob, codec=settings.codec, binding=settings.binding).meta
         return row_facts(meta, with_title=settings.with_title)

@@ -23,6 +23,7 @@ from typing import Any, Final
 from ...base.values import replace
 from ...history.additions import append_messages
 from ...open_turn import turn_ids
+from ...state.heads import whole
 from ...state.state import load_state
 from ...turn.engine import TurnEngine
 from ...turn.fallback import FallbackTurn, engine_of
@@ -40,6 +41,7 @@ from ...types.events import TurnCompleted
 from ...types.messages import Message
 from ...types.result import ChatResult
 from ...types.turn_warnings import TurnWarning
+from .parts import later_whole, made_whole
 from .row import DuplicateError, Row
 from .row_calls import RowSettings
 from .stop_requests import StopWatch
@@ -91,8 +93,8 @@ class KeptTurn:
     def snapshot(self) -> bytes:
         """Give the conversation as it is now: b"" before the load, the stored state after the save."""
         if self._end is not None:
-            return self._end
-        return self._engine.snapshot() if self._engine is not None else b""
+            return whole(self._end)
+        return whole(self._engine.snapshot()) if self._engine is not None else b""
 
     @property
     def event_ids(self) -> dict[str, str]:
@@ -126,10 +128,11 @@ class KeptTurn:
         self._plan.codec.check(self._plan.options.binding)
         try:
             result = yield from self._turn()
-        except Exception:
+        except Exception as exc:
             # After an exit this flow cannot yield any more: then `settle` gives the lease back.
             yield from self._row.release()
             self.is_settled = True
+            made_whole(exc)
             raise
         yield from self._row.release()
         self.is_settled = True
@@ -265,7 +268,7 @@ class KeptTurn:
         if effect.is_claim or (self._checkpoints and not engine.is_over):
             yield from self._save(effect.blob)
         if effect.keep is not None:
-            yield effect
+            yield replace(effect, blob=whole(effect.blob))
 
     def _save(self, blob: bytes) -> Flow[None]:
         """Save the state of a turn that is not at its end. Raises if another worker had a turn meanwhile."""
@@ -299,7 +302,7 @@ class KeptTurn:
         self._is_noted, self._end = True, stored
         yield from self._tell_saved()
         warnings = (*result.warnings, *self._warnings())
-        return dataclasses.replace(result, state=stored, warnings=warnings)
+        return dataclasses.replace(result, state=later_whole(stored), warnings=warnings)
 
     def _is_stored(self, result: ChatResult) -> bool:
         """True if a checkpoint has saved the whole turn already. Then only the cut after it was not saved."""
@@ -319,7 +322,7 @@ class KeptTurn:
         if report is not None:
             report = replace(report, outcome="failed", reason=why)
         warnings = (*result.warnings, TurnWarning("compaction_failed", why), *self._warnings())
-        return dataclasses.replace(result, state=self._end, compaction=report, warnings=warnings)
+        return dataclasses.replace(result, state=later_whole(self._end), compaction=report, warnings=warnings)
 
     def _note_failure(self, engine: TurnEngine | FallbackTurn, exc: Exception) -> Flow[ChatResult[Any]]:
         """Save the state of a turn that failed, and raise its error. If another worker has finished the same
@@ -406,7 +409,7 @@ class KeptTurn:
         if result.state != row.mine:  # messages were appended meanwhile: they wait behind that turn
             return (yield from self._note(engine, result))
         self._is_noted = True
-        return result
+        return dataclasses.replace(result, state=later_whole(result.state))
 
     def _append_behind(self) -> Flow[None]:
         """Store the messages that were appended to this turn behind another worker's turn of the same id."""
