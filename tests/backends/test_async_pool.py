@@ -14,11 +14,15 @@ import httpx2
 import openai
 import pytest
 
+import goaitools_py
 from goaitools_py import AsyncChat
 from goaitools_py.backends import AsyncOpenAIChatBackend, async_http_client
 from goaitools_py.backends.http.async_pool import POOL_LIMITS, TIMEOUT, ShardedClient, ShardedTransport
 
 URL = "http://sim.invalid/v1"
+
+MADE: Any = goaitools_py
+"""The package, for arguments that a type checker refuses."""
 
 
 class Pool(httpx2.AsyncBaseTransport):
@@ -246,3 +250,83 @@ def test_connections_are_shared_over_a_real_socket(sim: Any) -> None:
     on_a_loop(body)
 
     assert list(connections.values()) == [10]
+
+
+@pytest.mark.parametrize("wire", ["openai", "openai-responses", "anthropic"])
+def test_a_chat_makes_and_closes_clients_over_aiohttp(
+    wire: str, sim: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One for each event loop, for every backend that is given by name."""
+    aiohttp = pytest.importorskip("aiohttp", reason="aiohttp is not installed")
+    made: list[Any] = []
+    begin = aiohttp.ClientSession.__init__
+
+    def noted(session: Any, *args: Any, **given: Any) -> None:
+        made.append(session)
+        begin(session, *args, **given)
+
+    monkeypatch.setattr(aiohttp.ClientSession, "__init__", noted)
+    for name in ("OPENAI", "ANTHROPIC"):
+        monkeypatch.setenv(f"{name}_API_KEY", "sim")
+        monkeypatch.setenv(f"{name}_BASE_URL", sim.base_url_for(wire))
+    chat = AsyncChat(f"{wire}:sim", http="aiohttp")
+
+    async def body() -> None:
+        await chat.warm_up()
+        warm = len(made)
+        results = await asyncio.gather(*(chat.chat(user=f"My name is Ada{n}.") for n in range(20)))
+        assert all(f"Ada{n}" in result.text for n, result in enumerate(results))
+        assert len(made) == warm + 1
+        await chat.aclose()
+
+    for _ in range(2):
+        on_a_loop(body)
+    assert all(session.closed for session in made)
+    assert sim.problems == []
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        (lambda: MADE.Chat("openai:m", http="aiohttp"), TypeError, "is for AsyncChat"),
+        (
+            lambda: MADE.backends.OpenAIChatBackend("m", api_key="k", http="aiohttp"),
+            TypeError,
+            "is for AsyncChat",
+        ),
+        (lambda: MADE.AsyncChat("openai:m", http="requests"), ValueError, "'aiohttp' or None"),
+        (lambda: MADE.AsyncChat("openai:m", http=httpx2.AsyncClient()), TypeError, "http_client="),
+        (
+            lambda: MADE.AsyncChat(AsyncOpenAIChatBackend("m", api_key="k"), http="aiohttp"),
+            TypeError,
+            "by name",
+        ),
+        (
+            lambda: MADE.backends.AsyncOpenAIChatBackend(
+                "m", api_key="k", http="aiohttp", http_client=httpx2.AsyncClient()
+            ),
+            TypeError,
+            "not both",
+        ),
+        (
+            lambda: MADE.backends.AsyncOpenAIChatBackend(
+                "m", http="aiohttp", client=openai.AsyncOpenAI(api_key="k")
+            ),
+            TypeError,
+            "set http on that client",
+        ),
+    ],
+)
+def test_where_aiohttp_cannot_be_asked_for(
+    make: Callable[[], object], error: type[Exception], words: str
+) -> None:
+    pytest.importorskip("aiohttp", reason="aiohttp is not installed")
+    with pytest.raises(error, match=words):
+        make()
+
+
+def test_aiohttp_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the chat is made, and not with its first turn."""
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    with pytest.raises(ImportError, match="goaitools-py.aiohttp"):
+        MADE.AsyncChat("openai:m", http="aiohttp")

@@ -14,6 +14,8 @@ from typing import Any, Final
 
 import httpx2
 
+from .heads import has_more
+
 __all__ = ["POOL_LIMITS", "TIMEOUT", "ShardedClient", "ShardedTransport"]
 
 TIMEOUT: Final = httpx2.Timeout(600, connect=5.0)
@@ -95,19 +97,28 @@ class ShardedClient(httpx2.AsyncClient):
 
     Proxies, mounts and certificates work as in any `httpx2.AsyncClient`. A `transport` of the caller's is
     used as it is. The class overrides the same methods as the SDKs' own clients for aiohttp.
+
+    Attributes:
+        lone_transport: See `DeadlineClient`.
     """
+
+    lone_transport: httpx2.AsyncBaseTransport | None = None
 
     def __init__(self, **options: Any) -> None:
         defaults: dict[str, Any] = {"timeout": TIMEOUT, "limits": POOL_LIMITS, "follow_redirects": True}
         super().__init__(**{**defaults, **options})
+        if has_more(options):
+            self.lone_transport = None
 
     def _init_transport(self, *args: Any, **options: Any) -> httpx2.AsyncBaseTransport:
         transport: httpx2.AsyncBaseTransport | None = options.pop("transport", None)
-        return transport or _sharded(options)
+        self.lone_transport = transport or _sharded(options)
+        return self.lone_transport
 
     def _init_proxy_transport(
         self, proxy: httpx2.Proxy, *args: Any, **options: Any
     ) -> httpx2.AsyncBaseTransport:
+        self.lone_transport = None  # the transports of proxies are made last
         return _sharded({**options, "proxy": proxy})
 
 

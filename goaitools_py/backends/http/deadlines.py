@@ -22,6 +22,8 @@ from typing import Any, Final
 import httpcore2
 import httpx2
 
+from .heads import has_more
+
 __all__ = ["DeadlineClient", "until"]
 
 TIMEOUT: Final = httpx2.Timeout(600, connect=5.0)
@@ -168,18 +170,24 @@ class DeadlineClient(httpx2.Client):
     Attributes:
         is_exact: False if a wait of this client may be longer than its deadline: with TLS inside of TLS, as
             to an ``https://`` proxy, the time starts again with each read.
+        lone_transport: The transport of every request; None if a proxy or a mount has some of them.
     """
 
     is_exact = True
+    lone_transport: httpx2.BaseTransport | None = None
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"timeout": TIMEOUT, "limits": SDK_LIMITS, "follow_redirects": True, **options})
+        if has_more(options):
+            self.lone_transport = None
 
     def _init_transport(self, *args: Any, **options: Any) -> httpx2.BaseTransport:
         given: httpx2.BaseTransport | None = options.pop("transport", None)
-        return given or self._made(None, options)
+        self.lone_transport = given or self._made(None, options)
+        return self.lone_transport
 
     def _init_proxy_transport(self, proxy: httpx2.Proxy, *args: Any, **options: Any) -> httpx2.BaseTransport:
+        self.lone_transport = None  # the transports of proxies are made last
         return self._made(proxy, options)
 
     def _made(self, proxy: httpx2.Proxy | None, options: dict[str, Any]) -> _Transport:

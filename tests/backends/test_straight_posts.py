@@ -1,0 +1,123 @@
+"""When a post goes straight to the transport of an HTTP client, and when through the client's `send`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import pytest
+
+from goaitools_py.backends.base import ModelRequest
+from goaitools_py.backends.http import heads
+from goaitools_py.backends.http.async_pool import ShardedClient
+from goaitools_py.backends.http.client import aiohttp_client
+from goaitools_py.backends.http.deadlines import DeadlineClient
+from goaitools_py.backends.http.sdk import ClientOptions
+from goaitools_py.backends.openai.sdk import async_openai_edge, openai_edge
+
+CLIENTS: dict[str, Callable[..., Any]] = {
+    "plain code": DeadlineClient,
+    "pools": ShardedClient,
+    "aiohttp": aiohttp_client,
+}
+each_own = pytest.mark.parametrize("kind", CLIENTS)
+
+
+class Straight:
+    """A backend's own client over a transport that notes whether the client's `send` led to it."""
+
+    def __init__(self, kind: str, *, base_url: str = "https://x.test/v1", **options: Any) -> None:
+        self.by_send: list[bool] = []
+        self.is_async = kind != "plain code"
+        self.http: Any = CLIENTS[kind](transport=httpx2.MockTransport(self._noted), **options)
+        given = ClientOptions(api_key="k", base_url=base_url, http_client=self.http)
+        make = async_openai_edge if self.is_async else openai_edge
+        self.edge: Any = make(given, path="/chat/completions")
+
+    def _noted(self, request: httpx2.Request) -> httpx2.Response:
+        frame, codes = sys._getframe(), set()
+        while frame.f_back is not None:
+            frame = frame.f_back
+            codes.add(frame.f_code.co_qualname)
+        self.by_send.append(bool(codes & {"Client.send", "AsyncClient.send"}))
+        return httpx2.Response(200, headers={"set-cookie": "seen=1"}, stream=httpx2.ByteStream(b"{}"))
+
+    def posts(self) -> list[bool]:
+        """Of four posts: whether each went through the client's `send`. Two are built by the SDK."""
+
+        async def run() -> None:
+            for _ in range(4):
+                request = ModelRequest(path="/somewhere", body=b"{}", timeout=60.0)
+                exchange = await self.edge.asend(request) if self.is_async else self.edge.send(request)
+                body = exchange.read()
+                assert (await body if self.is_async else body) == b"{}"
+                await exchange.aclose() if self.is_async else exchange.close()
+
+        asyncio.run(run())
+        assert self.http.cookies["seen"] == "1"
+        return self.by_send
+
+
+@each_own
+def test_a_client_that_would_add_nothing_is_left_out(kind: str) -> None:
+    """A proxy that the environment does not use is no mount."""
+    assert Straight(kind, mounts={"http://": None}).posts() == [True, True, False, False]
+
+
+def _hooked(straight: Straight) -> None:
+    async def awaited(_: object) -> None:
+        pass
+
+    straight.http.event_hooks["response"].append(awaited if straight.is_async else lambda _: None)
+
+
+def _replaced(straight: Straight) -> None:
+    send = straight.http.send
+    straight.http.send = lambda *args, **how: send(*args, **how)
+
+
+@each_own
+@pytest.mark.parametrize(
+    "change",
+    [_hooked, _replaced, lambda straight: setattr(straight.http, "auth", ("user", "pass"))],
+    ids=["hook", "another send", "auth"],
+)
+def test_a_client_that_does_more_sends_each_post(kind: str, change: Callable[[Straight], None]) -> None:
+    straight = Straight(kind)
+    change(straight)
+    assert straight.posts() == [True] * 4
+
+
+@each_own
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"mounts": {"http://other.test": httpx2.MockTransport(lambda _: httpx2.Response(500))}},
+        {"proxy": "http://127.0.0.1:1", "mounts": {"https://x.test": None}},
+        {"default_encoding": "latin-1"},
+        {"base_url": "https://user:pass@x.test/v1"},
+    ],
+    ids=["mount", "proxy", "encoding", "user"],
+)
+def test_a_client_with_more_than_one_way_chooses_for_each_post(kind: str, options: dict[str, Any]) -> None:
+    assert Straight(kind, **options).posts() == [True] * 4
+
+
+@each_own
+def test_a_client_that_logs_its_requests_sends_each(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    """`httpx2` tells of each request at level INFO."""
+    caplog.set_level(logging.INFO, logger="httpx2")
+    assert Straight(kind).posts() == [True] * 4
+    assert len(caplog.records) == 4
+
+
+def test_a_class_whose_send_another_package_has_replaced_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tracers do this before or after the import."""
+    send: Any = httpx2.Client.send
+    monkeypatch.setattr(httpx2.Client, "send", lambda client, *args, **how: send(client, *args, **how))
+    assert heads._genuine(httpx2.Client) is None
+    assert Straight("plain code").posts() == [True] * 4
