@@ -15,14 +15,11 @@ import openai
 import pytest
 
 import goaitools_py
-from goaitools_py import AsyncChat
+from goaitools_py import AsyncChat, backends
 from goaitools_py.backends import AsyncOpenAIChatBackend, async_http_client
 from goaitools_py.backends.http.async_pool import POOL_LIMITS, TIMEOUT, ShardedClient, ShardedTransport
 
 URL = "http://sim.invalid/v1"
-
-MADE: Any = goaitools_py
-"""The package, for arguments that a type checker refuses."""
 
 
 class Pool(httpx2.AsyncBaseTransport):
@@ -286,47 +283,42 @@ def test_a_chat_makes_and_closes_clients_over_aiohttp(
 
 
 @pytest.mark.parametrize(
-    ("make", "error", "words"),
+    ("error", "words", "name", "given"),
     [
-        (lambda: MADE.Chat("openai:m", http="aiohttp"), TypeError, "is for AsyncChat"),
+        (TypeError, "is for AsyncChat", "Chat", {}),
+        (ValueError, "'aiohttp' or None", "AsyncChat", {"http": "requests"}),
+        (TypeError, "http_client=", "AsyncChat", {"http": httpx2.AsyncClient()}),
+        (TypeError, "is for AsyncChat", "OpenAIChatBackend", {}),
+        (TypeError, "is for AsyncChat", "AnthropicBackend", {}),
+        (TypeError, "not both", "AsyncOpenAIChatBackend", {"http_client": httpx2.AsyncClient()}),
+        (TypeError, "not both", "AsyncAnthropicBackend", {"http_client": httpx2.AsyncClient()}),
         (
-            lambda: MADE.backends.OpenAIChatBackend("m", api_key="k", http="aiohttp"),
-            TypeError,
-            "is for AsyncChat",
-        ),
-        (lambda: MADE.AsyncChat("openai:m", http="requests"), ValueError, "'aiohttp' or None"),
-        (lambda: MADE.AsyncChat("openai:m", http=httpx2.AsyncClient()), TypeError, "http_client="),
-        (
-            lambda: MADE.AsyncChat(AsyncOpenAIChatBackend("m", api_key="k"), http="aiohttp"),
-            TypeError,
-            "by name",
-        ),
-        (
-            lambda: MADE.backends.AsyncOpenAIChatBackend(
-                "m", api_key="k", http="aiohttp", http_client=httpx2.AsyncClient()
-            ),
-            TypeError,
-            "not both",
-        ),
-        (
-            lambda: MADE.backends.AsyncOpenAIChatBackend(
-                "m", http="aiohttp", client=openai.AsyncOpenAI(api_key="k")
-            ),
             TypeError,
             "set http on that client",
+            "AsyncOpenAIResponsesBackend",
+            {"client": openai.AsyncOpenAI(api_key="k")},
         ),
     ],
 )
 def test_where_aiohttp_cannot_be_asked_for(
-    make: Callable[[], object], error: type[Exception], words: str
+    error: type[Exception], words: str, name: str, given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("aiohttp", reason="aiohttp is not installed")
+    for variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.setenv(variable, "k")
+    make: Any = getattr(goaitools_py, name, None) or getattr(backends, name)
     with pytest.raises(error, match=words):
-        make()
+        make("openai:m", **{"http": "aiohttp", **given})
+
+
+def test_a_backend_object_takes_http_itself() -> None:
+    make: Any = AsyncChat
+    with pytest.raises(TypeError, match="http of a chat is for a backend by name"):
+        make(AsyncOpenAIChatBackend("m", api_key="k"), http="aiohttp")
 
 
 def test_aiohttp_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """When the chat is made, and not with its first turn."""
     monkeypatch.setitem(sys.modules, "aiohttp", None)
-    with pytest.raises(ImportError, match="goaitools-py.aiohttp"):
-        MADE.AsyncChat("openai:m", http="aiohttp")
+    with pytest.raises(ImportError, match=r"goaitools-py\[aiohttp\]"):
+        AsyncChat("openai:m", http="aiohttp")
