@@ -1,9 +1,10 @@
-"""When a post goes straight to the transport of an HTTP client, and when through the client's `send`."""
+"""When a post goes straight to the transport of an HTTP client, and in how many writes it goes out."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +13,7 @@ import httpx2
 import pytest
 
 from goaitools_py.backends.base import ModelRequest
-from goaitools_py.backends.http import heads
+from goaitools_py.backends.http import async_pool, deadlines, heads
 from goaitools_py.backends.http.async_pool import ShardedClient
 from goaitools_py.backends.http.client import aiohttp_client
 from goaitools_py.backends.http.deadlines import DeadlineClient
@@ -121,3 +122,93 @@ def test_a_class_whose_send_another_package_has_replaced_is_used(monkeypatch: py
     monkeypatch.setattr(httpx2.Client, "send", lambda client, *args, **how: send(client, *args, **how))
     assert heads._genuine(httpx2.Client) is None
     assert Straight("plain code").posts() == [True] * 4
+
+
+# ---------------------------------------------------------------------------------- one write for a post
+
+
+HEAD = b"POST /v1 HTTP/1.1\r\nHost: x.test\r\nContent-Length: 4\r\n\r\n"
+BODY = b"{ }\n"
+CONNECT = b"CONNECT x.test:443 HTTP/1.1\r\n\r\n"
+FRAME = b"\0\0\4\0\0\0\0\0\1\r\n\r\n"
+
+
+class Inner:
+    """A connection that notes what is done with it."""
+
+    def __init__(self) -> None:
+        self.acts: list[object] = []
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> Any:
+        self.acts.append(buffer)
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> Any:
+        self.acts.append("read")
+
+    def start_tls(self, *args: Any) -> Any:
+        self.acts.append("tls")
+
+
+class AsyncInner(Inner):
+    """As `Inner`, awaited."""
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> Any:
+        super().write(buffer)
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> Any:
+        super().read(max_bytes)
+
+    async def start_tls(self, *args: Any) -> Any:
+        super().start_tls()
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["plain code", "pools"])
+@pytest.mark.parametrize("last", ["read", "tls"])
+@pytest.mark.parametrize(
+    ("writes", "expected"),
+    [
+        ([HEAD, BODY], [HEAD + BODY]),
+        ([HEAD, BODY, b""], [HEAD + BODY]),
+        ([HEAD, BODY, BODY], [HEAD + BODY, BODY]),
+        ([HEAD], [HEAD]),
+        ([HEAD, b""], [HEAD]),
+        ([BODY, HEAD], [BODY, HEAD]),
+        ([CONNECT], [CONNECT]),
+        ([FRAME], [FRAME]),
+    ],
+)
+def test_a_head_goes_out_with_its_body(
+    is_async: bool, last: str, writes: list[bytes], expected: list[bytes]
+) -> None:
+    """Nothing is held back while an answer is read. Only the head of a post is held back at all."""
+    inner: Any = AsyncInner() if is_async else Inner()
+    stream: Any = async_pool._Stream(inner) if is_async else deadlines._Stream(inner)
+
+    async def done(act: Any) -> None:
+        if is_async:
+            await act
+
+    async def run() -> None:
+        for number, buffer in enumerate(writes, 1):
+            await done(stream.write(buffer))
+            if buffer in (CONNECT, FRAME):
+                assert len(inner.acts) == number
+        await done(stream.read(10) if last == "read" else stream.start_tls(ssl.create_default_context()))
+
+    asyncio.run(run())
+    assert [act for act in inner.acts if act != b""] == [*expected, last]
+
+
+@pytest.mark.parametrize("kind", ["plain code", "pools"])
+def test_the_connections_of_a_backend_hold_heads(kind: str, sim: Any) -> None:
+    """A later `httpx2` that has no place for them shows here."""
+    url = f"{sim.base_url}/models"
+
+    async def stream() -> object:
+        if kind == "plain code":
+            with DeadlineClient(trust_env=False) as client:
+                return client.get(url).extensions["network_stream"]
+        async with ShardedClient(trust_env=False) as pools:
+            return (await pools.get(url)).extensions["network_stream"]
+
+    assert isinstance(asyncio.run(stream()), (async_pool._Stream, deadlines._Stream))
