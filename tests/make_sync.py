@@ -84,6 +84,11 @@ TWINS = (
             ("This method is not awaited; the methods of the conversation are.", ""),
             ("An ``Async…`` one, see", "See"),
             (
+                '"aiohttp": the backends that are given by name send over aiohttp (the extra '
+                "``goaitools-py[aiohttp]``). See docs/servers.md.",
+                "For chats on an event loop only.",
+            ),
+            (
                 "All of it happens in threads, so that neither this nor the first turn blocks the "
                 "running loop. Call it where the application starts, once for each event loop.",
                 "",

@@ -51,14 +51,14 @@ _B = TypeVar("_B", Backend, AsyncBackend)
 
 @overload
 def backend_from_name(
-    name: str, *, is_async: Literal[False], max_concurrent_calls: int | None = None
+    name: str, *, is_async: Literal[False], max_concurrent_calls: int | None = None, http: str | None = None
 ) -> Backend: ...
 @overload
 def backend_from_name(
-    name: str, *, is_async: Literal[True], max_concurrent_calls: int | None = None
+    name: str, *, is_async: Literal[True], max_concurrent_calls: int | None = None, http: str | None = None
 ) -> AsyncBackend: ...
 def backend_from_name(
-    name: str, *, is_async: bool, max_concurrent_calls: int | None = None
+    name: str, *, is_async: bool, max_concurrent_calls: int | None = None, http: str | None = None
 ) -> Backend | AsyncBackend:
     """Read a backend string.
 
@@ -67,21 +67,28 @@ def backend_from_name(
             "sim" or "sim:WIRE" for the offline simulator. A model's name may contain colons.
         is_async: True for an `AsyncChat`.
         max_concurrent_calls: At most so many requests at a time, as for the backend's class.
+        http: As for the backend's class.
 
     Returns:
         A backend that connects at its first call.
 
     Raises:
         ValueError: No backend has that name; the text lists the names. Or the limit is below 1.
-        TypeError: The limit is not an int.
+        TypeError: The limit is not an int, or `http` cannot be used.
+        ImportError: `http` is "aiohttp", and aiohttp is not installed.
     """
     where = _parsed(name)
     if max_concurrent_calls is not None:
         from .gate import checked_limit
 
         checked_limit(max_concurrent_calls)
+    if http is not None:
+        from .http.client import checked_http
+
+        checked_http(http, is_async=is_async)
+    given = {"max_concurrent_calls": max_concurrent_calls, "http": http}
     made = _LazyAsyncBackend if is_async else _LazyBackend
-    return made(where, {} if max_concurrent_calls is None else {"max_concurrent_calls": max_concurrent_calls})
+    return made(where, {option: value for option, value in given.items() if value is not None})
 
 
 class _Place(Value, frozen=True, kw_only=True):

@@ -64,6 +64,7 @@ class Chat(Facade[Backend]):
             fallback. 0: each turn asks it first.
         max_concurrent_calls: The most requests at a time, for each backend that is given by name. All chats
             of this process with the same server, key and model wait in one queue. See docs/providers.md.
+        http: For chats on an event loop only.
         log_content: True: the logger ``goaitools_py.content`` gets the texts of the conversation. A function
             from text to text redacts each of them first. See docs/logging.md.
         telemetry: `goaitools_py.telemetry.Telemetry`, for spans and metrics. See docs/telemetry.md.
@@ -72,7 +73,7 @@ class Chat(Facade[Backend]):
     _is_async = False
 
     def _named(self, name: str) -> Backend:
-        return backend_from_name(name, is_async=False, max_concurrent_calls=self._max_concurrent_calls)
+        return backend_from_name(name, is_async=False, **self._of_named)
 
     @overload
     def chat(

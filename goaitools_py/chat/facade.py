@@ -13,7 +13,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, Unpack
 
 from ..backends.base import AsyncBackend, Backend, Dialect
 from ..backends.dialects import known_dialect
@@ -79,11 +79,12 @@ class Facade(ABC, Generic[_B]):
         fallbacks: Sequence[_B | str] = (),
         fallback_rest: float = 30.0,
         max_concurrent_calls: int | None = None,
+        http: Literal["aiohttp"] | None = None,
         log_content: LogContent = False,
         telemetry: WatchesTurns | None = None,
         **default_fields: Unpack[DefaultFields],
     ) -> None:
-        self._max_concurrent_calls = _limit_of_calls(max_concurrent_calls, backend)
+        self._of_named = _of_named(backend, max_concurrent_calls=max_concurrent_calls, http=http)
         self._backend: _B = self._named(backend) if isinstance(backend, str) else self._checked(backend)
         self._beside: dict[str, _B] = {}
         self._codec = _codec(codec)
@@ -98,6 +99,7 @@ class Facade(ABC, Generic[_B]):
         # With fallbacks any of the chat's providers may have written the state.
         foreign = "convert" if self._fallbacks else "raise"
         self._defaults = {"tool_threads": self._is_async, "on_foreign_state": foreign, **given}
+        self._usual = resolve(self._defaults, {})
         self._default_tools = self._usable_tools(given.get("tools"))
 
     def __repr__(self) -> str:
@@ -370,7 +372,7 @@ class Facade(ABC, Generic[_B]):
         from ..open_turn.inbox import split_preamble
 
         given = given_options(options, fields)
-        resolved = resolve(self._defaults, given)
+        resolved = resolve(self._defaults, given, self._usual)
         stream = stream or resolved.on_event is not None
         watch: Watch | None = logging_watch(self._log_content)
         preamble, messages = split_preamble(resolved.system, _new_messages(resolved))
@@ -463,16 +465,16 @@ def _rest(seconds: Any) -> float:
     return float(seconds)
 
 
-def _limit_of_calls(given: int | None, backend: Any) -> int | None:
-    """The option `max_concurrent_calls`. It is for backends that are given by name."""
-    if given is None:
-        return None
-    if not isinstance(backend, str):
-        raise TypeError(
-            f"max_concurrent_calls of a chat is for a backend by name, not for a {type(backend).__name__}: "
-            "give it to that backend, or to goaitools_py.backends.gated"
-        )
-    return given
+def _of_named(backend: Any, **options: Any) -> dict[str, Any]:
+    """The options for the backends that are given by name."""
+    for name, given in options.items():
+        if given is not None and not isinstance(backend, str):
+            gated = ", or to goaitools_py.backends.gated" if name == "max_concurrent_calls" else ""
+            raise TypeError(
+                f"{name} of a chat is for a backend by name, not for a {type(backend).__name__}: give it to "
+                f"that backend{gated}"
+            )
+    return options
 
 
 def _checked_telemetry(telemetry: Any) -> Any:

@@ -1,23 +1,31 @@
 """Fits settings that were written for another model, so that no provider refuses them.
 
-Owns: the removal of settings that do not fit the model of a turn. Must never know: which settings a model
-refuses.
+Owns: the removal of settings that do not fit the model of a turn, and the newest answers. Must never know:
+which settings a model refuses.
 
 Settings for another model come from three places. The state keeps a setting (`sticky_settings`). A fallback
 gets the settings of the chat's own model. A call names another model but takes the chat's default settings. A
 setting that the caller writes for the model itself is sent unchanged, and the provider's error is the answer.
+
+The dialect is asked by writing a request for each setting. With six kept settings that took half as long as
+the rest of a turn. The answer depends on the arguments alone, and so it is kept for the next turns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ..backends.base import Dialect, RequestParts
 from ..backends.protocols import FitsSettings, Fitted
 from ..tools import Tool
 
 __all__ = ["fit_settings"]
+
+_MOST_ANSWERS: Final = 64
+_LONGEST: Final = 1024
+"""Characters. A setting with a longer text is judged each time."""
+_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 
 _HEADERS: Final = "extra_headers"
 _ANY_TOOL: Final = frozenset({"auto", "none", "required"})
@@ -35,6 +43,48 @@ def fit_settings(
         model: The model of the request.
         tools: The tools of the turn.
     """
+    key = _key(dialect, given, kept, model, tools)
+    if key is None:
+        return _fitted(dialect, given, kept, model=model, tools=tools)
+    answer = _answers.get(key)
+    if answer is None:
+        answer = _Answer(dialect, _fitted(dialect, given, kept, model=model, tools=tools))
+        while len(_answers) >= _MOST_ANSWERS:
+            _answers.pop(next(iter(_answers), key), None)  # another thread may have been here first
+        _answers[key] = answer
+    return answer.fitted
+
+
+class _Answer(NamedTuple):
+    """`dialect` keeps the object alive, so that Python does not reuse its id, which is in the key."""
+
+    dialect: Dialect
+    fitted: Fitted
+
+
+_answers: dict[tuple[object, ...], _Answer] = {}
+
+
+def _key(
+    dialect: Dialect, given: Mapping[str, Any], kept: Mapping[str, Any], model: str, tools: Sequence[Any]
+) -> tuple[object, ...] | None:
+    """Everything that an answer depends on; None if a setting has a value that could change in place."""
+    # The texts of the values: 1, 1.0 and True are equal, and are written in different ways.
+    rows = []
+    for settings in (given, kept):
+        for name, value in settings.items():
+            if type(value) not in _SCALARS or (type(value) is str and len(value) > _LONGEST):
+                return None
+            rows.append((name, repr(value)))
+    names = ()
+    if "tool_choice" in kept:
+        names = tuple([tool.name if isinstance(tool, Tool) else None for tool in tools])
+    return (id(dialect), model, bool(tools), names, len(given), *rows)
+
+
+def _fitted(
+    dialect: Dialect, given: Mapping[str, Any], kept: Mapping[str, Any], *, model: str, tools: Sequence[Any]
+) -> Fitted:
     notes: list[str] = []
     left: dict[str, Any] = {}
     # With the headers: a beta header may be what makes a setting acceptable.

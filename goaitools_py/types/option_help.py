@@ -241,7 +241,7 @@ _LIMITS: Final = "the limits: limits=Limits({}=…)"
 _TOOL: Final = "a tool: @tool({}=…)"
 
 CHAT_NAMES: Final = (
-    "codec", "telemetry", "max_concurrent_calls", "fallbacks", "fallback_rest", "log_content",
+    "codec", "telemetry", "max_concurrent_calls", "http", "fallbacks", "fallback_rest", "log_content",
 )  # fmt: skip
 """Options of a chat that are not defaults for its turns."""
 
@@ -280,6 +280,7 @@ _PLACES: Final[Mapping[str, str]] = {
     "codec": "the chat: Chat(MODEL, codec=…)",
     "telemetry": "the chat: Chat(MODEL, telemetry=…)",
     "max_concurrent_calls": "the chat: Chat(MODEL, max_concurrent_calls=…)",
+    "http": "the chat: AsyncChat(MODEL, http='aiohttp')",
     "fallbacks": "the chat: Chat(MODEL, fallbacks=[…])",
     "fallback_rest": "the chat: Chat(MODEL, fallbacks=[…], fallback_rest=…)",
     "log_content": "the chat: Chat(MODEL, log_content=…)",

@@ -137,7 +137,8 @@ class Configuration:
     api: str
     is_async: bool
     kind: str
-    """Who made the clients: "own", "http_client", "classic", "client", "aiohttp"."""
+    """Who made the clients: "own", "http_client", "classic", "client", "aiohttp" (an `http_client` over it),
+    or "http" (the backend, by ``http="aiohttp"``)."""
     way: str
     """"direct", "proxy" (the client's own), or "environment" (a proxy that the environment names)."""
     path: str
@@ -156,13 +157,15 @@ _APIS: Final = ("openai", "openai-responses", "anthropic")
 _CHANGES: Final = ("", "", "", "", "http header", "params", "cookie", "no cookies", "default header", "hook")
 
 
-def configuration(seed: int) -> Configuration:
-    """The configuration of a seed."""
+def configuration(seed: int, *, over_aiohttp: bool = False) -> Configuration:
+    """The configuration of a seed. `over_aiohttp`: one of the kinds "aiohttp" and "http"."""
     dice = random.Random(seed)
     is_async = dice.random() < 0.5
     kind = dice.choice(["own", "own", "http_client", "http_client", "http_client", "classic", "client"])
     if is_async and dice.random() < 0.15:
         kind = "aiohttp"
+    if over_aiohttp:
+        is_async, kind = True, dice.choice(["aiohttp", "http"])
     api = dice.choice(_APIS)
     has_http = kind in ("http_client", "classic", "aiohttp")
     hooks = tuple(word for word in ("request", "response", "counting") if dice.random() < 0.25)

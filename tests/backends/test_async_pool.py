@@ -14,7 +14,8 @@ import httpx2
 import openai
 import pytest
 
-from goaitools_py import AsyncChat
+import goaitools_py
+from goaitools_py import AsyncChat, backends
 from goaitools_py.backends import AsyncOpenAIChatBackend, async_http_client
 from goaitools_py.backends.http.async_pool import POOL_LIMITS, TIMEOUT, ShardedClient, ShardedTransport
 
@@ -246,3 +247,78 @@ def test_connections_are_shared_over_a_real_socket(sim: Any) -> None:
     on_a_loop(body)
 
     assert list(connections.values()) == [10]
+
+
+@pytest.mark.parametrize("wire", ["openai", "openai-responses", "anthropic"])
+def test_a_chat_makes_and_closes_clients_over_aiohttp(
+    wire: str, sim: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One for each event loop, for every backend that is given by name."""
+    aiohttp = pytest.importorskip("aiohttp", reason="aiohttp is not installed")
+    made: list[Any] = []
+    begin = aiohttp.ClientSession.__init__
+
+    def noted(session: Any, *args: Any, **given: Any) -> None:
+        made.append(session)
+        begin(session, *args, **given)
+
+    monkeypatch.setattr(aiohttp.ClientSession, "__init__", noted)
+    for name in ("OPENAI", "ANTHROPIC"):
+        monkeypatch.setenv(f"{name}_API_KEY", "sim")
+        monkeypatch.setenv(f"{name}_BASE_URL", sim.base_url_for(wire))
+    chat = AsyncChat(f"{wire}:sim", http="aiohttp")
+
+    async def body() -> None:
+        await chat.warm_up()
+        warm = len(made)
+        results = await asyncio.gather(*(chat.chat(user=f"My name is Ada{n}.") for n in range(20)))
+        assert all(f"Ada{n}" in result.text for n, result in enumerate(results))
+        assert len(made) == warm + 1
+        await chat.aclose()
+
+    for _ in range(2):
+        on_a_loop(body)
+    assert all(session.closed for session in made)
+    assert sim.problems == []
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "name", "given"),
+    [
+        (TypeError, "is for AsyncChat", "Chat", {}),
+        (ValueError, "'aiohttp' or None", "AsyncChat", {"http": "requests"}),
+        (TypeError, "http_client=", "AsyncChat", {"http": httpx2.AsyncClient()}),
+        (TypeError, "is for AsyncChat", "OpenAIChatBackend", {}),
+        (TypeError, "is for AsyncChat", "AnthropicBackend", {}),
+        (TypeError, "not both", "AsyncOpenAIChatBackend", {"http_client": httpx2.AsyncClient()}),
+        (TypeError, "not both", "AsyncAnthropicBackend", {"http_client": httpx2.AsyncClient()}),
+        (
+            TypeError,
+            "set http on that client",
+            "AsyncOpenAIResponsesBackend",
+            {"client": openai.AsyncOpenAI(api_key="k")},
+        ),
+    ],
+)
+def test_where_aiohttp_cannot_be_asked_for(
+    error: type[Exception], words: str, name: str, given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("aiohttp", reason="aiohttp is not installed")
+    for variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.setenv(variable, "k")
+    make: Any = getattr(goaitools_py, name, None) or getattr(backends, name)
+    with pytest.raises(error, match=words):
+        make("openai:m", **{"http": "aiohttp", **given})
+
+
+def test_a_backend_object_takes_http_itself() -> None:
+    make: Any = AsyncChat
+    with pytest.raises(TypeError, match="http of a chat is for a backend by name"):
+        make(AsyncOpenAIChatBackend("m", api_key="k"), http="aiohttp")
+
+
+def test_aiohttp_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the chat is made, and not with its first turn."""
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    with pytest.raises(ImportError, match=r"goaitools-py\[aiohttp\]"):
+        AsyncChat("openai:m", http="aiohttp")

@@ -60,7 +60,7 @@ class Side:
         self.options = {name: _timeout(value) for name, value in how.options.items()}
         if "default_headers" in self.options:
             self.options["default_headers"] = dict(self.options["default_headers"])
-        self.http: Any = None if how.kind in ("own", "client") else self._http_client()
+        self.http: Any = None if how.kind in ("own", "client", "http") else self._http_client()
         host = f"127.0.0.1:{world.port}" if how.way == "direct" else "model.test"
         self.base_url = f"http://{host}{how.path}"
         self.count = 0
@@ -161,6 +161,9 @@ class Plain(Side):
         http_client = self.http
         if how.kind == "classic":
             http_client = (bridge_async if how.is_async else bridge)(self.http)
+        if how.kind == "http":
+            package: Any = anthropic if how.api == "anthropic" else openai
+            http_client = package.DefaultAioHttpClient(trust_env=how.way == "environment")
         self.sdk = self.client(http_client)
 
     async def outcome(self, post: Post) -> object:
@@ -209,7 +212,8 @@ class Ours(Side):
         given = {"base_url": self.base_url, **self.options}
         if (key := self.key()) is not None:
             given["api_key"] = key
-        self.backend = make("m", http_client=self.http, **given)
+        http = "aiohttp" if how.kind == "http" else None
+        self.backend = make("m", http_client=self.http, http=http, **given)
 
     async def outcome(self, post: Post) -> object:
         request = ModelRequest(
@@ -335,3 +339,18 @@ def test_the_wire_is_that_of_the_sdk_in_200_configurations(
 ) -> None:
     """Many: every kind of client with every option, some time."""
     compare(world, configuration(1000 + seed), monkeypatch)
+
+
+@pytest.mark.parametrize("seed", SHORT)
+def test_the_wire_over_aiohttp_is_that_of_the_sdk(
+    seed: int, world: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compare(world, configuration(2000 + seed, over_aiohttp=True), monkeypatch)
+
+
+@pytest.mark.parametrize("seed", LONG)
+def test_the_wire_over_aiohttp_is_that_of_the_sdk_in_200_configurations(
+    seed: int, world: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over a client by `async_http_client`, and by ``http="aiohttp"``."""
+    compare(world, configuration(3000 + seed, over_aiohttp=True), monkeypatch)

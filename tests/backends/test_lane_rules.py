@@ -27,6 +27,8 @@ from goaitools_py.backends.base import ModelRequest
 from goaitools_py.backends.http import heads as post_heads
 from goaitools_py.backends.http import sdk as _sdk
 from goaitools_py.backends.http.async_fast_post import AsyncFastPost, AsyncRecordingClient
+from goaitools_py.backends.http.async_pool import ShardedClient
+from goaitools_py.backends.http.deadlines import DeadlineClient
 from goaitools_py.backends.http.fast_post import FastPost, RecordingClient
 from goaitools_py.backends.http.heads import ClientDefaults
 from goaitools_py.backends.http.sdk import ClientOptions
@@ -37,18 +39,30 @@ BODY = b'{"a":1}'
 SDKS = [openai.OpenAI, openai.AsyncOpenAI, anthropic.Anthropic, anthropic.AsyncAnthropic]
 Answer = Callable[[httpx2.Request], httpx2.Response]
 
-each_sdk = pytest.mark.parametrize("sdk", SDKS, ids=lambda sdk: sdk.__name__)
+
+def each_sdk(test: Callable[..., Any]) -> Any:
+    """With each SDK, over clients of `httpx2` and over those that backends make."""
+    over = pytest.mark.usefixtures("_http_clients")(test)
+    return pytest.mark.parametrize("sdk", SDKS, ids=lambda sdk: sdk.__name__)(over)
+
+
+@pytest.fixture(params=["httpx2", "own"])
+def _http_clients(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "own":
+        monkeypatch.setattr(Wire, "classes", (DeadlineClient, ShardedClient))
 
 
 class Wire:
     """An SDK's client twice, as it is and with a lane, over transports that note what they are to send."""
+
+    classes: tuple[type[Any], type[Any]] = (httpx2.Client, httpx2.AsyncClient)
 
     def __init__(self, sdk: Any, answer: Answer | None = None, **options: Any) -> None:
         self.is_async = "Async" in sdk.__name__
         self.answer = answer
         self.sent: dict[str, list[httpx2.Request]] = {"usual": [], "quick": []}
         self.http: dict[str, Any] = {}
-        http_class = httpx2.AsyncClient if self.is_async else httpx2.Client
+        http_class = self.classes[self.is_async]
         for name, requests in self.sent.items():
             self.http[name] = http_class(transport=httpx2.MockTransport(self._noting(requests)))
         self.built = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pytest
@@ -293,6 +294,42 @@ def test_what_is_no_store_is_refused(chat: Any, store: Any, says: str) -> None:
     """When the conversation is made, not at its first message."""
     with pytest.raises(TypeError, match=says):
         chat(ScriptedBackend()).conversation(store, "ada")
+
+
+class _Positional(MemoryStore):
+    def save(self, key: str, blob: bytes, version: int = 0) -> int:  # type: ignore[override]
+        raise NotImplementedError
+
+
+def test_a_store_whose_methods_do_not_fit_is_refused_each_time() -> None:
+    """Before a turn is paid for. Its class is looked at once, and other methods count at once."""
+    chat = Chat(ScriptedBackend())
+    for store in (_Positional(), _Positional()):
+        with pytest.raises(TypeError, match=r"save\(key, blob, expected=…\).* _Positional .*'expected'"):
+            chat.conversation(store, "ada")
+    store = MemoryStore()
+    chat.conversation(store, "ada")
+    store.load = lambda: None  # type: ignore[method-assign, assignment, misc]
+    with pytest.raises(TypeError, match=r"calls load\(key\)"):
+        chat.conversation(store, "ada")
+
+
+def test_a_class_of_stores_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two signatures took a tenth of a turn."""
+    chat = Chat(ScriptedBackend())
+    chat.conversation(MemoryStore(), "ada")
+    read, signature = [], inspect.signature
+
+    def noted(function: Any, **how: Any) -> Any:
+        read.append(function)
+        return signature(function, **how)
+
+    monkeypatch.setattr(inspect, "signature", noted)
+    chat.conversation(MemoryStore(), "ada")
+    assert read == []
+    monkeypatch.setattr(MemoryStore, "save", lambda store, key, blob, expected: 1)
+    chat.conversation(MemoryStore(), "ada")
+    assert len(read) == 1
 
 
 def test_options_are_checked_before_the_store_is_asked(kept: Threads, store: FaultyStore) -> None:

@@ -7,12 +7,15 @@ from typing import Any, Final
 
 import pytest
 
-from goaitools_py import Compactor, MessageLimit, ModelSettings, Summarize, tool
+from goaitools_py import Compactor, MessageLimit, ModelSettings, ProviderTool, Summarize, tool
 from goaitools_py.backends.anthropic.dialect import AnthropicDialect
 from goaitools_py.backends.base import BackendError
 from goaitools_py.backends.capabilities import capabilities
+from goaitools_py.backends.openai_chat.dialect import OpenAIChatDialect
+from goaitools_py.backends.openai_responses.dialect import OpenAIResponsesDialect
 from goaitools_py.states import inspect_state
 from goaitools_py.testing import ScriptedBackend
+from goaitools_py.turn import fit_settings
 from goaitools_py.turn.request import STICKY
 from goaitools_py.types.request_parts import ServerThinkingClearing
 
@@ -344,3 +347,43 @@ def test_a_default_limit_stays_below_the_models(face: Face) -> None:
     face.chat(backend, settings=ModelSettings(thinking_budget_tokens=30_000)).chat(user="Hi.")
 
     assert backend.bodies()[0]["max_tokens"] == 32_000
+
+
+ALIKE: Final[dict[str, list[Any]]] = {**VALUES, "seed": [1, 7, True], "temperature": [0.0, -0.0, 1, 1.0]}
+"""Also values that are equal, and are written in different ways."""
+
+
+@pytest.mark.parametrize("seed", [SEED, SEED + 1])
+def test_settings_are_judged_once(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer is the one that a dialect gives when it is asked again."""
+    rng = random.Random(seed)
+    print(seed)
+    monkeypatch.setattr(fit_settings, "_answers", {})
+    asked: list[object] = []
+    dialects = [
+        _counting(kind, asked)() for kind in (OpenAIChatDialect, OpenAIResponsesDialect, AnthropicDialect)
+    ]
+    monkeypatch.setitem(VALUES, "seed", ALIKE["seed"])
+    monkeypatch.setitem(VALUES, "temperature", ALIKE["temperature"])
+    for number in range(400):
+        dialect, model = rng.choice(dialects), rng.choice([*CLAUDES, *GPTS])
+        kept = some(rng, VALUES)
+        given = {name: value for name, value in some(rng, VALUES).items() if name not in kept}
+        tools: Any = rng.choice([(), (look,), (ProviderTool({"type": "web_search"}),)])
+        fresh = fit_settings._fitted(dialect, given, kept, model=model, tools=tools)
+        for _ in range(2):
+            found = fit_settings.fit_settings(dialect, given, kept, model=model, tools=tools)
+            assert (repr(dict(found.settings)), found.notes) == (repr(dict(fresh.settings)), fresh.notes)
+        asked.clear()
+        fit_settings.fit_settings(dialect, given, kept, model=model, tools=tools)
+        is_plain = not any(isinstance(value, list) for value in (*given.values(), *kept.values()))
+        assert is_plain == (not asked), number
+    assert len(fit_settings._answers) == fit_settings._MOST_ANSWERS
+
+
+def _counting(kind: Any, asked: list[object]) -> Any:
+    def request(dialect: Any, parts: Any) -> Any:
+        asked.append(parts)
+        return kind.request(dialect, parts)
+
+    return type(kind)(kind.__name__, (kind,), {"request": request})

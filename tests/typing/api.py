@@ -351,6 +351,7 @@ def made(backend: Backend, other: AsyncBackend, options: ChatOptions) -> None:
     Chat("openai:MODEL", fallbacks=["anthropic:MODEL"], fallback_rest=60, max_concurrent_calls=8)
     Chat(backend, options, codec=PLAIN, system="You are a guide.")
     Chat(backend, codec=Signed(Keyring(Key.generate())), binding=UNBOUND)
+    AsyncChat("openai:MODEL", http="aiohttp")
     AsyncChat(other, codec=Encrypted(Keyring(Key.generate()), visible_to="client", max_age=3600))
     roomy = Plain(limits=BlobLimits(max_entries=20_000))
     codecs: list[Codec] = [

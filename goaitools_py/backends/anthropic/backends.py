@@ -8,7 +8,7 @@ The SDK and the dialect are imported when a backend is made, not when this modul
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ...base.advice import advised, own_names
 from ..base import AsyncExchange, Dialect, Exchange, ModelRequest
@@ -31,6 +31,7 @@ class _AnthropicBackend:
         *,
         client: object = None,
         http_client: object = None,
+        http: Literal["aiohttp"] | None = None,
         base_url: str | None = None,
         api_key: str | None = None,
         context_window: int | None = None,
@@ -39,6 +40,7 @@ class _AnthropicBackend:
         betas: Sequence[str] = (),
         **client_options: Any,
     ) -> None:
+        from ..http.client import checked_http
         from ..http.sdk import ClientOptions
         from .dialect import AnthropicDialect
 
@@ -46,6 +48,7 @@ class _AnthropicBackend:
         options = ClientOptions(
             client=client,
             http_client=http_client,
+            http=None if http is None else checked_http(http, is_async=hasattr(self, "asend")),
             base_url=base_url,
             api_key=api_key,
             client_options=client_options,
@@ -73,6 +76,8 @@ class AnthropicBackend(_AnthropicBackend):
             `AnthropicBedrock` and `AnthropicVertex` cannot be used.
         http_client: An `httpx2.Client` or a classic `httpx.Client` to send through, never closed. A classic
             one keeps its proxies, mounts, authentication and event hooks.
+        http: "aiohttp": send over aiohttp (the extra ``goaitools-py[aiohttp]``), which is cheaper with many
+            chats at a time. Async backends only. The backend makes and closes the client.
         base_url: The server, without ``/v1``, such as "http://127.0.0.1:11434". One that is neither
             Anthropic's nor a cloud's gets the key as `x-api-key` too; if it also wants an older
             `anthropic-version`, set that with `default_headers`.
@@ -91,7 +96,9 @@ class AnthropicBackend(_AnthropicBackend):
 
     Raises:
         ValueError: There are no credentials.
-        TypeError: `client` or `http_client` cannot be used; the text names the usable classes.
+        TypeError: `client` or `http_client` cannot be used; the text names the usable classes. Or `http` is
+            given for plain code, or beside one of them.
+        ImportError: `http` is "aiohttp", and aiohttp is not installed.
     """
 
     def _connect(self, options: ClientOptions, betas: Sequence[str]) -> tuple[str, str]:

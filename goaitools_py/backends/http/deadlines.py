@@ -22,7 +22,9 @@ from typing import Any, Final
 import httpcore2
 import httpx2
 
-__all__ = ["DeadlineClient", "until"]
+from .heads import has_more
+
+__all__ = ["DeadlineClient", "is_head", "until"]
 
 TIMEOUT: Final = httpx2.Timeout(600, connect=5.0)
 SDK_LIMITS: Final = httpx2.Limits(max_connections=1000, max_keepalive_connections=100)
@@ -66,16 +68,36 @@ def _left(timeout: float | None, late: type[Exception]) -> float | None:
     return left if timeout is None or left < timeout else timeout
 
 
+def is_head(buffer: bytes) -> bool:
+    """True for the head of a post in HTTP/1.1. The HTTP client writes its body next, or reads the answer.
+
+    Frames of HTTP/2 begin with their length, and so never in this way.
+    """
+    return buffer.startswith(b"POST ") and buffer.endswith(b"\r\n\r\n")
+
+
 class _Stream(httpcore2.NetworkStream):
-    """A connection. Its operations keep the deadline of the thread that uses it."""
+    """A connection. Its operations keep the deadline of the thread that uses it.
+
+    The head of a post goes out together with the beginning of its body: a write to a socket takes as long as
+    a third of the other work for a post.
+    """
 
     def __init__(self, inner: httpcore2.NetworkStream) -> None:
         self._inner = inner
+        self._held = b""
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        if self._held:
+            self.write(b"", timeout)
         return self._inner.read(max_bytes, _left(timeout, httpcore2.ReadTimeout))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        if self._held:
+            buffer, self._held = self._held + buffer, b""
+        elif is_head(buffer):
+            self._held = buffer
+            return
         for start in range(0, len(buffer), _PIECE):
             piece = buffer[start : start + _PIECE]
             self._inner.write(piece, _left(timeout, httpcore2.WriteTimeout))
@@ -83,6 +105,8 @@ class _Stream(httpcore2.NetworkStream):
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore2.NetworkStream:
+        if self._held:
+            self.write(b"", timeout)
         # Python's ssl module takes one deadline for the whole handshake.
         left = _left(timeout, httpcore2.ConnectTimeout)
         return _Stream(self._inner.start_tls(ssl_context, server_hostname, left))
@@ -168,18 +192,24 @@ class DeadlineClient(httpx2.Client):
     Attributes:
         is_exact: False if a wait of this client may be longer than its deadline: with TLS inside of TLS, as
             to an ``https://`` proxy, the time starts again with each read.
+        lone_transport: The transport of every request; None if a proxy or a mount has some of them.
     """
 
     is_exact = True
+    lone_transport: httpx2.BaseTransport | None = None
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"timeout": TIMEOUT, "limits": SDK_LIMITS, "follow_redirects": True, **options})
+        if has_more(options):
+            self.lone_transport = None
 
     def _init_transport(self, *args: Any, **options: Any) -> httpx2.BaseTransport:
         given: httpx2.BaseTransport | None = options.pop("transport", None)
-        return given or self._made(None, options)
+        self.lone_transport = given or self._made(None, options)
+        return self.lone_transport
 
     def _init_proxy_transport(self, proxy: httpx2.Proxy, *args: Any, **options: Any) -> httpx2.BaseTransport:
+        self.lone_transport = None  # the transports of proxies are made last
         return self._made(proxy, options)
 
     def _made(self, proxy: httpx2.Proxy | None, options: dict[str, Any]) -> _Transport:

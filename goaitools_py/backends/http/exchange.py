@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import socket
 import sys
-from typing import Any
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, cast
 
 import anyio
 import httpx2
@@ -104,12 +105,17 @@ def _head(response: httpx2.Response, request_id_header: str) -> ResponseHead:
 
 
 def _is_plain(response: httpx2.Response) -> bool:
-    """True if the raw bytes can be handed out: not compressed, and not read before, as by an event hook."""
+    """True if the raw bytes can be handed out: not compressed, and not read before, as by an event hook.
+
+    They are then read from the stream itself. The iterators of a response would add three calls to each read.
+    """
     return not response.is_stream_consumed and "content-encoding" not in response.headers
 
 
 def _interruption(response: httpx2.Response, error: Exception) -> BackendError:
     timed_out = is_timeout(error)
+    if isinstance(error, httpx2.RequestError):
+        error.request = response.request
     what = "stalled" if timed_out else "broke off"
     return BackendError(
         f"the answer of {response.url.host} {what} ({type(error).__name__})",
@@ -119,10 +125,22 @@ def _interruption(response: httpx2.Response, error: Exception) -> BackendError:
     )
 
 
+def _nothing_left() -> Iterator[bytes]:
+    raise httpx2.StreamClosed
+    yield b""
+
+
+async def _nothing_left_async() -> AsyncIterator[bytes]:
+    raise httpx2.StreamClosed
+    yield b""
+
+
 class _OfProcess:
     """A response belongs to the process that sent the request. A fork leaves its connection alone."""
 
     _process: Process
+    _is_over = False
+    """True once a read has found the end of the body, or failed. Later reads return b""."""
 
     def _check_process(self) -> None:
         if self._process is not this_process():
@@ -132,23 +150,33 @@ class _OfProcess:
 class HttpExchange(_OfProcess):
     """A response: its headers have come, its body is not read yet.
 
-    `httpx2` closes a response itself if the body breaks off, and if its reader is interrupted or cancelled.
-    In every other case the owner of the exchange closes it.
+    The response is closed at the end of its body, if that breaks off, and if its reader is interrupted or
+    cancelled. In every other case the owner of the exchange closes it.
     """
 
     def __init__(self, response: httpx2.Response, request_id_header: str) -> None:
         self.head = _head(response, request_id_header)
         self._process = this_process()
         self._response = response
-        self._chunks = response.iter_raw() if _is_plain(response) else response.iter_bytes()
+        self._chunks: Iterator[bytes]
+        self._chunks = iter(cast(Any, response.stream)) if _is_plain(response) else response.iter_bytes()
 
     def read(self) -> bytes:
         """The next bytes, decompressed, and cut as they came; b"" at the end. Raises `BackendError`."""
         self._check_process()
         try:
-            return next(self._chunks, b"")
-        except wire_errors() as error:
-            raise _interruption(self._response, error) from None
+            for chunk in self._chunks:
+                if chunk:
+                    return chunk
+            self._is_over = True
+            self._response.close()
+        except BaseException as error:
+            self._is_over = True
+            self._end()
+            if isinstance(error, wire_errors()):
+                raise _interruption(self._response, error) from None
+            raise
+        return b""
 
     def interrupt(self) -> None:
         """End a `read` that waits in another thread: it fails, or returns the bytes that have come.
@@ -172,6 +200,11 @@ class HttpExchange(_OfProcess):
         """Give the connection back. Unread bytes are lost. It may be called twice."""
         if self._process is not this_process():
             return
+        self._end()
+        if not self._is_over:
+            self._chunks = _nothing_left()
+
+    def _end(self) -> None:
         try:
             self._response.close()
         except wire_errors():
@@ -185,22 +218,41 @@ class HttpAsyncExchange(_OfProcess):
         self.head = _head(response, request_id_header)
         self._process = this_process()
         self._response = response
-        self._chunks = response.aiter_raw() if _is_plain(response) else response.aiter_bytes()
+        self._chunks: AsyncIterator[bytes]
+        self._chunks = aiter(cast(Any, response.stream)) if _is_plain(response) else response.aiter_bytes()
 
     async def read(self) -> bytes:
         """As `HttpExchange.read`, awaited."""
         self._check_process()
         try:
-            return await anext(self._chunks, b"")
-        except wire_errors() as error:
-            raise _interruption(self._response, error) from None
+            async for chunk in self._chunks:
+                if chunk:
+                    return chunk
+            self._is_over = True
+            await self._response.aclose()
+        except GeneratorExit:
+            raise  # the event loop is gone, so nothing can be awaited
+        except BaseException as error:
+            self._is_over = True
+            await self._end()
+            if isinstance(error, wire_errors()):
+                raise _interruption(self._response, error) from None
+            raise
+        return b""
 
     async def aclose(self) -> None:
         """As `HttpExchange.close`, awaited."""
         if self._process is not this_process():
             return
+        await self._end()
+        if not self._is_over:
+            self._chunks = _nothing_left_async()
+
+    async def _end(self) -> None:
         try:
-            await self._chunks.aclose()
+            # First the generator: one that is left behind is closed by the event loop, some time later.
+            if (end := getattr(self._chunks, "aclose", None)) is not None:
+                await end()
             await self._response.aclose()
         except wire_errors():
             pass

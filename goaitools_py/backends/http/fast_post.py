@@ -7,8 +7,9 @@ Must never know: which SDK it is, a provider, the meaning of the bytes.
 An SDK's own work for each post takes an eighth of a short turn. Here the SDK's client gets an
 `RecordingClient` as its HTTP client. That sees each request just before it is sent. Once its head is known
 (`heads`), new bytes are put behind that head, and the real HTTP client sends them: with its own cookies,
-hooks, authentication, proxies and transport. A change of a header, a key, a timeout, an address or a cookie
-takes effect at once: with other wishes the SDK makes the head again.
+hooks, authentication, proxies and transport. A client of a backend that has none of these is left out, and
+its transport gets the request. A change of a header, a key, a timeout, an address or a cookie takes effect at
+once: with other wishes the SDK makes the head again.
 
 The SDK still interprets the answer. If there is no answer, or its status is not 2xx, the SDK posts once more.
 Then the recording client sends nothing, and returns the first outcome. So the exception is the SDK's.
@@ -18,12 +19,25 @@ All names of an SDK or of `httpx2` that are used here are public.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
 import httpx2
 
-from .heads import ClientDefaults, Heads, NoTransport, Post, head_of, recorded, repeated, running_post
+from .heads import (
+    ClientDefaults,
+    Head,
+    Heads,
+    NoTransport,
+    Post,
+    completed,
+    head_of,
+    lone_transport,
+    recorded,
+    repeated,
+    running_post,
+)
 
 __all__ = ["FastPost", "RecordingClient"]
 
@@ -87,7 +101,7 @@ class FastPost:
                     self._heads.learn(wishes, post.head)
         request = head.request(content, limits, http_client.cookies)
         try:
-            outcome: httpx2.Response | Exception = http_client.send(request, **head.how)
+            outcome: httpx2.Response | Exception = self._sent(request, head)
         except Exception as error:
             outcome = error
         if isinstance(outcome, httpx2.Response) and outcome.is_success:
@@ -97,3 +111,17 @@ class FastPost:
                 return self._client.post(path, content=content, cast_to=cast_to, options=options)
         finally:
             del outcome
+
+    def _sent(self, request: httpx2.Request, head: Head) -> httpx2.Response:
+        """As the HTTP client's `send`. A client that would add nothing is left out."""
+        http_client = self._http_client
+        transport = lone_transport(http_client, head)
+        if transport is None:
+            return http_client.send(request, **head.how)
+        began = time.perf_counter()
+        try:
+            response = transport.handle_request(request)
+        except httpx2.RequestError as error:
+            error.request = request
+            raise
+        return completed(http_client, request, response, began)

@@ -1,6 +1,7 @@
 """Remembers the heads of posts: everything of a request except its bytes.
 
-Owns: the heads, when one is sure enough to be used again, and the post from which a head is learned.
+Owns: the heads, when one is sure enough to be used again, the post from which a head is learned, and when a
+post may go straight to a transport.
 Must never know: an SDK, a provider, how a request is sent, the meaning of the bytes.
 
 An SDK merges layers of headers and parses the address for each post, but most posts differ only in their
@@ -13,8 +14,10 @@ from __future__ import annotations
 import contextlib
 import copy
 import logging
+import time
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
+from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
 import httpx2
@@ -26,7 +29,10 @@ __all__ = [
     "Limits",
     "NoTransport",
     "Post",
+    "completed",
+    "has_more",
     "head_of",
+    "lone_transport",
     "recorded",
     "repeated",
     "running_post",
@@ -115,6 +121,62 @@ def head_of(
     for name in ("Content-Length", *timed):
         headers[name] = _FILLED_IN
     return Head(dict(limits), request.url, headers, timed, extensions, dict(how))
+
+
+_PLAIN: Final = {"stream": True, "follow_redirects": False}
+_LOG: Final = logging.getLogger("httpx2")
+
+
+def _genuine(kind: type[Any]) -> Any:
+    """The `send` of a class of `httpx2`; None if another package has replaced it, as tracers do."""
+    send: Any = kind.__dict__.get("send")
+    of = [getattr(getattr(one, "__code__", None), "co_filename", "") for one in (send, kind.build_request)]
+    return send if of[0] == of[1] else None
+
+
+_SENDS: Final = (_genuine(httpx2.Client), _genuine(httpx2.AsyncClient))
+
+
+def lone_transport(client: Any, head: Head) -> Any:
+    """The transport of an HTTP client that would do nothing but hand a post with this head on to it.
+
+    None if it would do more: call hooks, sign or log the request, or choose a proxy. Then the post has to go
+    through its `send`. This also holds for a client that a caller made, and for a `send` that was replaced.
+    """
+    transport = getattr(client, "lone_transport", None)
+    if (
+        transport is None
+        or head.how != _PLAIN
+        or client.is_closed
+        or client.auth is not None
+        or any(client.event_hooks.values())
+        or _LOG.isEnabledFor(logging.INFO)
+        or head.url.userinfo
+        or getattr(client.send, "__func__", None) not in _SENDS
+    ):
+        return None
+    return transport
+
+
+def completed(
+    client: Any, request: httpx2.Request, response: httpx2.Response, began: float
+) -> httpx2.Response:
+    """A transport's response, as the `send` of its client hands it out.
+
+    `began`: the time of the request on the clock of `time.perf_counter`.
+    """
+    response.request = request
+    if "set-cookie" in response.headers:
+        client.cookies.extract_cookies(response)
+    if not response.is_success:  # only then a caller may see it, behind an error
+        response.elapsed = timedelta(seconds=time.perf_counter() - began)
+    return response
+
+
+def has_more(options: Mapping[str, Any]) -> bool:
+    """True if an HTTP client with these options may have a second transport, or reads text in its own way."""
+    mounts = options.get("mounts") or {}
+    return any(one is not None for one in mounts.values()) or "default_encoding" in options
 
 
 class _Known(NamedTuple):

@@ -26,6 +26,7 @@ __all__ = [
     "Sdk",
     "SdkClient",
     "SdkErrors",
+    "async_http_class",
     "async_line",
     "callers_line",
     "refuse_options",
@@ -39,6 +40,7 @@ class ClientOptions:
 
     client: object = None
     http_client: object = None
+    http: str | None = None
     base_url: str | None = None
     api_key: str | Callable[[], Any] | None = field(default=None, repr=False)
     client_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -134,8 +136,8 @@ class Sdk(Protocol[_Client]):
 
 def refuse_options(options: ClientOptions) -> None:
     """Raise `TypeError` for options that have no effect beside a caller's own `client`."""
-    named = {"http_client": options.http_client, "base_url": options.base_url, "api_key": options.api_key}
-    named |= options.client_options
+    names = ("http_client", "http", "base_url", "api_key")
+    named = {name: getattr(options, name) for name in names} | dict(options.client_options)
     unused = [name for name, value in named.items() if value is not None]
     if unused:
         raise TypeError(f"client= is used as it is; set {', '.join(unused)} on that client instead")
@@ -227,12 +229,23 @@ def _http_client(sdk: Sdk[Any], options: ClientOptions) -> httpx2.Client:
 def _async_http_client(sdk: Sdk[Any], options: ClientOptions) -> httpx2.AsyncClient:
     """As `_http_client`. Only this function chooses the default connection pool of an event loop."""
     if options.http_client is None:
-        return sdk.http_class(**_way_out(sdk, options))  # type: ignore[no-any-return]
+        return async_http_class(sdk, options)(**_way_out(sdk, options))
+    if options.http is not None:
+        raise TypeError("give http= or http_client=, not both: http='aiohttp' makes a client by itself")
     if isinstance(options.http_client, httpx2.AsyncClient):
         return options.http_client
     from .async_transport import bridge_async
 
     return bridge_async(options.http_client)
+
+
+def async_http_class(sdk: Sdk[Any], options: ClientOptions) -> Callable[..., httpx2.AsyncClient]:
+    """Makes the HTTP clients of an async backend that was not given one."""
+    if options.http is None:
+        return sdk.http_class
+    from .client import aiohttp_client
+
+    return aiohttp_client
 
 
 def _way_out(sdk: Sdk[Any], options: ClientOptions) -> dict[str, Any]:

@@ -36,7 +36,16 @@ from ..dialects import host_of
 from .deadlines import DeadlineClient, until
 from .exchange import HttpAsyncExchange, HttpExchange, bounded_timeout, let_body_take, wire_errors
 from .failures import MAX_REDIRECTS, redirected
-from .sdk import ClientOptions, Line, Sdk, SdkClient, async_line, callers_line, sync_line
+from .sdk import (
+    ClientOptions,
+    Line,
+    Sdk,
+    SdkClient,
+    async_http_class,
+    async_line,
+    callers_line,
+    sync_line,
+)
 
 __all__ = ["AsyncSdkEdge", "ClientOfProcess", "ClientsOfLoops", "SdkEdge", "rehearse"]
 
@@ -317,6 +326,7 @@ class AsyncSdkEdge(Generic[_Client]):
 
     def __init__(self, sdk: Sdk[_Client], options: ClientOptions) -> None:
         self._sdk = sdk
+        self._options = options
         self._new = new = partial(async_line, sdk, options)
         # Made now and not in the first turn, so that a missing key raises where the backend is made.
         line = new() if options.client is None else callers_line(sdk, options)
@@ -353,7 +363,7 @@ class AsyncSdkEdge(Generic[_Client]):
 
     async def _rehearsed(self, root: str) -> None:
         # A separate client: a caller's hooks and credentials are for real requests.
-        http_client = self._sdk.http_class(trust_env=False)
+        http_client = async_http_class(self._sdk, self._options)(trust_env=False)
         options = ClientOptions(http_client=http_client, base_url=root, api_key="none")
         line = async_line(self._sdk, options)
         request = ModelRequest(path="/", body=b"{}", timeout=_REHEARSAL_SECONDS)

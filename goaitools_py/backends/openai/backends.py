@@ -8,7 +8,7 @@ The SDK and the dialect are imported when a backend is made, not when this modul
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ...base.advice import advised, own_names
 from ..base import AsyncExchange, Dialect, Exchange, ModelRequest
@@ -40,6 +40,7 @@ class _OpenAIBackend:
         *,
         client: object = None,
         http_client: object = None,
+        http: Literal["aiohttp"] | None = None,
         base_url: str | None = None,
         api_key: str | Callable[[], Any] | None = None,
         context_window: int | None = None,
@@ -47,12 +48,14 @@ class _OpenAIBackend:
         max_concurrent_calls: int | None = None,
         **client_options: Any,
     ) -> None:
+        from ..http.client import checked_http
         from ..http.sdk import ClientOptions
 
         checked_url(base_url)
         options = ClientOptions(
             client=client,
             http_client=http_client,
+            http=None if http is None else checked_http(http, is_async=hasattr(self, "asend")),
             base_url=base_url,
             api_key=api_key,
             client_options=client_options,
@@ -141,6 +144,8 @@ class OpenAIChatBackend(_Chat, _Sync):
             `azure_deployment`; for Azure's v1 API use `openai.OpenAI` with that base URL.
         http_client: An `httpx2.Client` or a classic `httpx.Client` to send through, never closed. A classic
             one keeps its proxies, mounts, authentication and event hooks.
+        http: "aiohttp": send over aiohttp (the extra ``goaitools-py[aiohttp]``), which is cheaper with many
+            chats at a time. Async backends only. The backend makes and closes the client.
         base_url: The server, such as "http://127.0.0.1:11434/v1".
         api_key: The key, or a callable that returns one.
         context_window: Tokens that fit into the model's context; it overrides the built-in table.
@@ -155,7 +160,9 @@ class OpenAIChatBackend(_Chat, _Sync):
 
     Raises:
         ValueError: There is no key.
-        TypeError: `client` or `http_client` cannot be used; the text names the usable classes.
+        TypeError: `client` or `http_client` cannot be used; the text names the usable classes. Or `http` is
+            given for plain code, or beside one of them.
+        ImportError: `http` is "aiohttp", and aiohttp is not installed.
     """
 
 

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace as replace_stored
 from datetime import datetime
-from functools import partial
+from functools import lru_cache, partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
@@ -225,19 +225,44 @@ def _check_seconds(
 def _check_methods(store: Any) -> None:
     """Refuse a store if its methods do not take the arguments of a turn's calls, before a turn is paid
     for."""
-    for name, takes, by_name in (("load", ("key",), ()), ("save", ("key", "blob"), ("expected",))):
+    for name in _CALLED:
+        method = getattr(store, name)
+        function = getattr(method, "__func__", None)
         try:
-            signature = inspect.signature(getattr(store, name))
-        except (TypeError, ValueError):  # written in C
-            continue
-        try:
-            signature.bind(*takes, **dict.fromkeys(by_name))
-        except TypeError as error:
-            call = f"{name}({', '.join((*takes, *(f'{each}=…' for each in by_name)))})"
+            misfit = _misfit(name, method) if function is None else _misfit_of_class(name, function)
+        except TypeError:  # it cannot be hashed
+            misfit = _misfit(name, method)
+        if misfit:
             raise TypeError(
-                f"a conversation calls {call} of its store, and that of {type(store).__name__} does not fit: "
-                f"{error}"
-            ) from None
+                f"a conversation calls {misfit[0]} of its store, and that of {type(store).__name__} does not "
+                f"fit: {misfit[1]}"
+            )
+
+
+_CALLED: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "load": (("key",), ()),
+    "save": (("key", "blob"), ("expected",)),
+}
+"""The arguments of a turn's calls of a store: in their places, and by name."""
+
+
+@lru_cache(maxsize=256)  # reading two signatures took a tenth of a turn
+def _misfit_of_class(name: str, function: Any) -> tuple[str, str] | None:
+    return _misfit(name, function, (None,))
+
+
+def _misfit(name: str, method: Any, before: tuple[None, ...] = ()) -> tuple[str, str] | None:
+    """The call that does not fit a method, and the reason; None if it fits. `before`: arguments in front."""
+    takes, by_name = _CALLED[name]
+    try:
+        signature = inspect.signature(method)
+    except (TypeError, ValueError):  # written in C
+        return None
+    try:
+        signature.bind(*before, *takes, **dict.fromkeys(by_name))
+    except TypeError as error:
+        return f"{name}({', '.join((*takes, *(f'{each}=…' for each in by_name)))})", str(error)
+    return None
 
 
 def _refuse_what_turns_share(given: Mapping[str, Any]) -> None:
