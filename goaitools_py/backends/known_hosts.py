@@ -73,10 +73,11 @@ ROWS: Final = (
         "*.moonshot.ai",
         "*",
         "e",
-        "2026-07",
-        "MoonshotAI/kimi-code#1985: an assistant's message 'must not be empty'",
+        "2025-07",
+        "lobehub/lobehub#8419, MoonshotAI/kimi-code#1985: an assistant's message 'must not be empty'; "
+        "BerriAI/litellm#42186: nor may a text part",
     ),
-    KnownHost("openai", "*.moonshot.cn", "*", "e", "2026-07", "MoonshotAI/kimi-code#1985"),
+    KnownHost("openai", "*.moonshot.cn", "*", "e", "2025-07", "lobehub/lobehub#8419"),
     KnownHost(
         "openai",
         "*.moonshot.ai",
@@ -126,6 +127,14 @@ ROWS: Final = (
     KnownHost("openai", "api.groq.com", "llama-*", "r", "2026-04", "as for meta-llama"),
     KnownHost(
         "openai",
+        "api.groq.com",
+        "moonshotai/kimi-k2-instruct*",
+        "r",
+        "2025-08",
+        "vercel/ai#8057: 'reasoning is not supported with this model'; musistudio/claude-code-router#1204",
+    ),
+    KnownHost(
+        "openai",
         "api.cerebras.ai",
         "*",
         "dq",
@@ -155,7 +164,8 @@ ROWS: Final = (
         "*",
         "a",
         "2024-02",
-        "perplexityai/api-discussion#265: 'user and assistant roles should be alternating'",
+        "edenai/edenai-apis#144, perplexityai/api-discussion#265: 'user and assistant roles should be "
+        "alternating'",
     ),
     KnownHost(
         "openai",
@@ -176,9 +186,16 @@ ROWS: Final = (
         "2026-05",
         "can1357/oh-my-pi#954: 'invalid chat setting (2013)', 'invalid message role: system (2013)'",
     ),
-    KnownHost("openai", "*.minimaxi.com", "*", "s", "2026-05", "can1357/oh-my-pi#954"),
     KnownHost(
-        "openai", "*.aliyuncs.com", "*", "d", "2025-10", "cloudwego/eino#994, DashScope's page of error codes"
+        "openai", "*.minimaxi.com", "*", "s", "2026-05", "can1357/oh-my-pi#955; netease-youdao/LobsterAI#104"
+    ),
+    KnownHost(
+        "openai",
+        "*.aliyuncs.com",
+        "*",
+        "d",
+        "2025-12",
+        "DayuanJiang/next-ai-draw-io#304, proma-ai/Proma#1496, DashScope's page of error codes",
     ),
     KnownHost("openai", "api.together.xyz", "*", "d", "2026-05", "earendil-works/pi, its table of servers"),
     KnownHost("openai", "api.together.ai", "*", "d", "2026-05", "earendil-works/pi, its table of servers"),

@@ -24,7 +24,7 @@ from ..backends.base import Dialect
 from ..base.run_twice import run_twice
 from ..base.values import Value, replace
 from ..history.archive_keeping import Retention
-from ..history.rewrite.rewritten import unsign, unsign_open
+from ..history.rewrite.rewritten import unsign
 from ..open_turn import journal, steps
 from ..open_turn.acts import Begun
 from ..open_turn.meter import server_window
@@ -70,7 +70,8 @@ class Tried:
         cut_for_context: True once the history was cut because the provider refused its size.
         has_compacted: True once the compactor's trigger fired.
         compaction_cause: Why the newest compaction failed, if it did.
-        has_unsigned: True once the closed turns lost their signed blocks because the provider refused them.
+        has_unsigned: True once requests go without the signed blocks of the closed turns, because the
+            provider refused them.
         has_repaired: True once the history was searched for entries that a provider might refuse.
         has_asked_again: True once the turn has repeated a request because the reply was empty.
         views: The number of requests that were repeated in another form because a host refused the first.
@@ -202,25 +203,15 @@ class Ledger(TurnState):
 
     # -------------------------------------------------------------------------------- changes, undone
 
-    def unsign(self, reason: str) -> ConversationState:
-        """Take the signed blocks out of the closed turns, and return the state.
+    def unsign(self, reason: str) -> None:
+        """Take the signed blocks out of the closed turns.
 
         Those of an open turn stay: the provider is asked to drop them.
         """
-        state = self.state = unsign(
+        self.state = unsign(
             self.state, self.dialect, at=self.at_ms, retention=self.retention(self.retained_bytes)
         )
         self.tell_unsigned(reason)
-        return state
-
-    def unsign_open(self, reason: str) -> bool:
-        """Take signed blocks out of the open turn, too. False if it has no signed blocks."""
-        unsigned = unsign_open(self.state, self.dialect)
-        if unsigned is self.state:
-            return False
-        self.state = unsigned
-        self.warn("thinking_removed", f"{reason}: the thinking of the running turn was taken out, too")
-        return True
 
     @property
     def retained_bytes(self) -> int:

@@ -19,18 +19,21 @@ from ..backends.protocols import HostRules, ViewsHistory
 from ..base.rawjson import MAX_DEPTH
 from ..base.values import replace
 from ..history.rewrite.repair import repaired
+from ..history.rewrite.rewritten import unsign, unsign_open
 from ..open_turn import acts, steps
 from ..open_turn.meter import server_window
 from ..state.records import host_row, with_host
+from ..state.state import ConversationState
 from ..types.errors import StateInvalidError, TurnError
 from ..types.events import ModelRequested, Retried, TextDelta
 from .flow import CallModel, Emit, Flow
 from .ledger import Ledger, ReturnPoint
 from .model_failures import REFUSES_FORMS, blames_content, oversized, turn_error
 from .receive import Call, ReplyTooLarge, receive
-from .request import Voice, host_mark, request_parts
+from .request import Voice, host_mark, request_parts, settled
 from .retry import Failure, failure_of, with_retries
 from .timing import CallTimes
+from .turn_state import Rewrite
 
 __all__ = ["ask"]
 
@@ -64,14 +67,14 @@ def ask(
         TurnError: There is no reply. The error has everything needed to go on.
     """
     ledger.iteration += 1
+    ledger.rewrites = ()  # the reply before has put them into the state
     # Return the flow without a generator around it: each read of a long stream passes every open generator.
+    remedies = _Remedies(ledger, shrink, partial(request_parts, ledger, voice, forbid_tools=forbid_tools))
     return with_retries(
         ledger,
         partial(_attempt, ledger, voice, booked, forbid_tools),
-        remedy=_Remedies(
-            ledger, shrink, partial(request_parts, ledger, voice, forbid_tools=forbid_tools)
-        ).apply,
-        error=partial(turn_error, ledger),
+        remedy=remedies.apply,
+        error=remedies.error,
     )
 
 
@@ -115,8 +118,6 @@ def _prepared(ledger: Ledger, voice: Voice, forbid_tools: bool) -> Flow[Call]:
         yield from ledger.tick()
         ledger.check_deadline()
     ledger.admit_appended()
-    if ledger.state.open is not None and (ledger.left_waiting is None or ledger.to_send()):
-        _settle(ledger)
     ledger.partial_text, ledger.streamed = "", None
     times = ledger.call_times(is_streamed=ledger.plan.stream)
     parts = request_parts(ledger, voice, forbid_tools=forbid_tools)
@@ -148,16 +149,6 @@ def _timed(request: ModelRequest, times: CallTimes, now: float) -> ModelRequest:
     return replace(request, timeout=whole, head_timeout=None if head == whole else head)
 
 
-def _settle(ledger: Ledger) -> None:
-    """Cut out the open calls of a paused reply, if new messages come before its continuation."""
-    settled = steps.settle(ledger.state, ledger.dialect)
-    if settled is not ledger.state:
-        ledger.state = settled
-        ledger.warn(
-            "calls_dropped", "a new message followed a paused reply; its unanswered calls were cut out"
-        )
-
-
 def _sent(ledger: Ledger, call: Call) -> Flow[str]:
     """Send the request, note that the provider took it, and return the content type of its answer.
 
@@ -170,8 +161,13 @@ def _sent(ledger: Ledger, call: Call) -> Flow[str]:
     ledger.report.request_id = head.request_id or ""
     if head.request_id:
         ledger.report.request_ids.append(head.request_id)
+    state = settled(ledger, ledger.state)
+    if state is not ledger.state:
+        ledger.warn(
+            "calls_dropped", "a new message followed a paused reply; its unanswered calls were cut out"
+        )
     ledger.state = steps.accept(
-        ledger.state,
+        state,
         call.before.inbox if call.others is None else call.others.besides(call.before.inbox),
         ledger.dialect,
         at=call.asked_ms,
@@ -263,6 +259,8 @@ def _take(ledger: Ledger, call: Call, reply: Reply) -> Reply:
     ledger.streamed = None  # clear it before the reply enters the state: a snapshot would have its text twice
     if ledger.tried.rules:
         _learn(ledger)
+    if ledger.rewrites:
+        ledger.enter_rewrites()
     ledger.report.reply_seconds = ledger.now.monotonic - call.began.monotonic
     kept = reply
     if reply.calls and not reply.run_calls:
@@ -333,7 +331,11 @@ class _Remedies:
     """Changes that may make a provider accept the request that it has just refused.
 
     Each change comes to an end: a cut must make the history smaller, a turn sends at most three requests in
-    another form, and the other changes run once in a turn.
+    the form of another host, and the other changes run once in a turn.
+
+    After any failure the stored history is as it was before the first change: only a reply shows that a
+    change was right. Rules of hosts and rewrites enter the state with the reply. An emergency cut is undone,
+    unless the provider goes on to blame the size.
 
     Args:
         ledger: The books of the turn.
@@ -341,7 +343,7 @@ class _Remedies:
         parts: Writes the next request as it is now.
     """
 
-    __slots__ = ("_guesses", "_ledger", "_named", "_parts", "_shrink", "_signed", "_uncut")
+    __slots__ = ("_guesses", "_ledger", "_named", "_parts", "_shrink", "_uncut")
 
     def __init__(
         self, ledger: Ledger, shrink: Callable[[], Flow[bool]], parts: Callable[[], RequestParts]
@@ -353,8 +355,6 @@ class _Remedies:
         """The turn's position before the history was cut."""
         self._guesses: list[str] | None = None
         self._named = ""
-        self._signed: ReturnPoint | None = None
-        """The turn's position before signed blocks were taken out on a guess."""
 
     def apply(self, failure: Failure) -> Flow[bool]:
         """Change the next request. True if it has changed, and may be sent at once."""
@@ -387,27 +387,39 @@ class _Remedies:
         if refuses_form and self._guess():
             return True
         # The request was refused in each form: the forms were not the cause.
-        ledger.tried.rules = ""
-        if self._signed is not None:
-            ledger.go_back(self._signed)
+        ledger.tried.rules, ledger.rewrites = "", ()
         return False
+
+    def error(self, failure: Failure) -> TurnError:
+        """The error of a turn that gets no reply."""
+        ledger, uncut = self._ledger, self._uncut
+        blames_size = failure.fault.kind == "context" or failure.status == _TOO_LARGE
+        # A compactor's cut was asked for, and its summary may be paid for: it stays.
+        is_emergency = any(warning.code == "emergency_cut" for warning in ledger.report.warnings)
+        if uncut is None or blames_size or not is_emergency:
+            return turn_error(ledger, failure)
+        if ledger.state.open is uncut.position.state.open:  # no request with the cut was accepted
+            ledger.go_back(uncut)
+        return turn_error(ledger, failure)
 
     def _guess(self) -> bool:
         """Change a form that the server may have refused without saying so. False if nothing is left to try.
 
         Each guess is tried once, on the rules that the server's words have named, not on an earlier guess.
         """
+        ledger = self._ledger
         if self._guesses is None:
             # The provider's own host is the strictest. Servers that need more want it beside calls of tools.
-            is_own = not getattr(self._ledger.dialect, "host", "")
+            is_own = not getattr(ledger.dialect, "host", "")
             most = 1 if is_own else len(GUESSES) if self._has_calls() else 2
-            self._guesses, self._named = list(GUESSES[:most]), self._ledger.tried.rules
+            self._guesses, self._named = [GUESSES[0], _NO_SIGNED, *GUESSES[1:most]], ledger.tried.rules
         while self._guesses:
             guess = self._guesses.pop(0)
-            if self._view(guess, on=self._named):
-                return True
-            # Servers check signatures of each other's thinking, and not all say so.
-            if guess == GUESSES[0] and self._unsigns():
+            if guess == _NO_SIGNED:
+                # Servers check signatures of each other's thinking, and not all say so.
+                if not ledger.tried.has_unsigned and _unsign(ledger):
+                    return True
+            elif self._view(guess, on=self._named):
                 return True
         return False
 
@@ -418,14 +430,6 @@ class _Remedies:
             isinstance(dialect, ViewsHistory)
             and dialect.request_view(parts, HostRules(letters="t")) is not parts
         )
-
-    def _unsigns(self) -> bool:
-        ledger, tried = self._ledger, self._ledger.tried
-        if tried.views >= _MOST_VIEWS or tried.has_unsigned or not ledger.state.meta.signed:
-            return False
-        self._signed = ledger.return_point()
-        tried.views += 1
-        return _unsign(ledger)
 
     def _view(self, letters: str, *, on: str) -> bool:
         """Let the next request have the form of a host with more rules. False if that changes nothing.
@@ -448,6 +452,9 @@ class _Remedies:
         tried.rules = seen
         return False
 
+
+_NO_SIGNED: Final = ""
+"""Stands among the guesses for a request without the signed thinking of the closed turns."""
 
 _MOST_VIEWS: Final = 3
 """The most requests of a turn that are repeated in another form."""
@@ -496,20 +503,28 @@ def _leave_waiting(ledger: Ledger) -> bool:
 
 
 def _unsign(ledger: Ledger) -> bool:
-    """Take out signed blocks that the provider refuses. False if the history has no signed blocks.
+    """Leave out signed blocks that the provider refuses. False if the history has no signed blocks.
 
-    The first time they leave the closed turns. The second time they leave the open turn, because the provider
+    The first time the closed turns go without them. The second time the open turn does, because the provider
     may be unable to drop them itself.
     """
     reason = "the provider refused the history's signed thinking"
-    if not ledger.state.meta.signed:
+    state, dialect = ledger.tried_state, ledger.dialect
+    if not state.meta.signed:
         return False
     if not ledger.tried.has_unsigned:
         ledger.tried.has_unsigned = True
-        ledger.unsign(reason)
-    elif not ledger.unsign_open(reason):
+        at, retention = ledger.at_ms, ledger.retention(ledger.retained_bytes)
+        _try(
+            ledger,
+            lambda now: unsign(now, dialect, at=at, retention=retention) if now.meta.signed else now,
+            lambda _, now: ledger.tell_unsigned(reason, now),
+        )
+        return True
+    if unsign_open(state, dialect) is state:
         return False
-    ledger.set_base(ledger.state)  # so that dropping the input does not restore the refused blocks
+    words = f"{reason}: the thinking of the running turn was taken out, too"
+    _try(ledger, lambda now: unsign_open(now, dialect), lambda *_: ledger.warn("thinking_removed", words))
     return True
 
 
@@ -518,14 +533,27 @@ def _repair(ledger: Ledger) -> bool:
     if ledger.tried.has_repaired:
         return False
     ledger.tried.has_repaired = True
-    given = ledger.state
+    given, dialect = ledger.tried_state, ledger.dialect
+    retention = ledger.retention(ledger.retained_bytes)
     try:
-        retention = ledger.retention(ledger.retained_bytes)
-        state, log = repaired(given, ledger.dialect, retention=retention)
+        state, log = repaired(given, dialect, retention=retention)
     except StateInvalidError:
         return False
     if not log:
         return False
-    ledger.set_base(state)  # so that dropping the input does not restore the refused entries
-    ledger.tell_repaired(given, state, log)
+    _try(
+        ledger,
+        # A large history takes long, so the next request has this very repair of it.
+        lambda now: state if now is given else repaired(now, dialect, retention=retention)[0],
+        lambda before, now: ledger.tell_repaired(before, now, log),
+    )
     return True
+
+
+def _try(
+    ledger: Ledger,
+    made: Callable[[ConversationState], ConversationState],
+    told: Callable[[ConversationState, ConversationState], None],
+) -> None:
+    """Let the next requests have a change of the stored history; see `Rewrite`."""
+    ledger.rewrites = (*ledger.rewrites, Rewrite(made, told))

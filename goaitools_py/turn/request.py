@@ -19,9 +19,10 @@ from ..backends.base import Dialect, RequestParts
 from ..backends.host_rules import joined_rules
 from ..backends.protocols import EditsContext, HostRules, ViewsHistory
 from ..base.values import Value, field, replace
-from ..open_turn import journal
+from ..open_turn import journal, steps
 from ..state.letters import SYSTEM
 from ..state.records import Meta, digest4, digest8, host_row
+from ..state.state import ConversationState
 from ..tools import Tool, external_tool
 from ..types.request_parts import ContextEdit, ProviderTool, ToolSpec, check_edits
 from .fit_settings import fit_settings
@@ -40,6 +41,7 @@ __all__ = [
     "host_mark",
     "host_rules",
     "request_parts",
+    "settled",
     "tool_text",
     "voice_of",
 ]
@@ -242,7 +244,7 @@ def _tools(plan: Plan, tools: Sequence[Any], choice: Any) -> tuple[ToolText, Too
 
 def request_parts(ledger: Ledger, voice: Voice, *, forbid_tools: bool = False) -> RequestParts:
     """The parts of the next request. Its messages: the history, the open turn, and the inbox."""
-    state = ledger.state
+    state = settled(ledger, ledger.tried_state)
     meta = state.meta
     entries: list[Any] = state.history()
     if state.open is not None:
@@ -273,6 +275,16 @@ def request_parts(ledger: Ledger, voice: Voice, *, forbid_tools: bool = False) -
         output=voice.output,
     )
     return as_host_takes(ledger, parts)
+
+
+def settled(ledger: Ledger, state: ConversationState) -> ConversationState:
+    """The state without the open calls of a paused reply, if new messages come before its continuation.
+
+    The same object if nothing has to change.
+    """
+    if state.open is None or (ledger.left_waiting is not None and not ledger.to_send()):
+        return state
+    return steps.settle(state, ledger.dialect)
 
 
 def as_host_takes(ledger: Ledger, parts: RequestParts) -> RequestParts:

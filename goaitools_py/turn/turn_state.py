@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -27,7 +27,7 @@ from ..types.messages import Message
 from .plan import Plan
 from .timing import Timing
 
-__all__ = ["Snapshot", "TurnState", "status_of"]
+__all__ = ["Rewrite", "Snapshot", "TurnState", "status_of"]
 
 _NOT_BEGUN: Final = new_state("", id="", created=0)
 """The placeholder for the state until the turn begins. Compared by identity."""
@@ -55,6 +55,18 @@ class Snapshot(Value, frozen=True):
     is_given: bool
 
 
+class Rewrite(NamedTuple):
+    """A change of the stored history, which makes a provider take a request that it has refused.
+
+    Attributes:
+        made: Changes a state. A pure function.
+        told: Warns of the change. Takes the state before it, and the state after it.
+    """
+
+    made: Callable[[ConversationState], ConversationState]
+    told: Callable[[ConversationState, ConversationState], None]
+
+
 class TurnState(Timing):
     """Holds the position of one turn.
 
@@ -70,6 +82,8 @@ class TurnState(Timing):
         left_waiting: None at first. After the provider has refused a request with the messages that others
             had put into a shared conversation: these messages. They stay in the inbox, and the turn goes on
             without them.
+        rewrites: The changes of the stored history that the turn tries. Its requests have them; the state
+            gets them with a reply, because only a reply shows that they were right.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -83,6 +97,7 @@ class TurnState(Timing):
         self.streamed: Callable[[], str] | None = None
         self.partial_text = ""
         self.left_waiting: inbox.Others | None = None
+        self.rewrites: tuple[Rewrite, ...] = ()
         self._others: inbox.Others | None = None
         self._base: ConversationState | None = None
         self._without_input: ConversationState | None = None
@@ -151,6 +166,20 @@ class TurnState(Timing):
             snapshot.is_given,
         )
         self.state = _with_spent(state, now.meta)
+
+    @property
+    def tried_state(self) -> ConversationState:
+        """The state with the changes of the history that the turn tries."""
+        state = self.state
+        for rewrite in self.rewrites:
+            state = rewrite.made(state)
+        return state
+
+    def enter_rewrites(self) -> None:
+        """Give the state the changes of the history that the turn tries."""
+        for rewrite in self.rewrites:
+            before, self.state = self.state, rewrite.made(self.state)
+            rewrite.told(before, self.state)
 
     def drop_input(self) -> tuple[Message, ...]:
         """Take the messages that no model has accepted out of the state, and return them.

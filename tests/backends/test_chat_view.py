@@ -392,13 +392,27 @@ def test_the_kept_views_stay_within_their_bytes() -> None:
 
     held = [row for half in (views._older, views._younger) for rows in half.values() for row in rows]
 
-    assert sum(len(history) + 20_000 for history, _ in held) < 9 * 2**20
+    assert sum(len(row.history) + 20_000 for row in held) < 9 * 2**20
     assert views.find("i", b"999" + b"x" * 20_000) == (20_003, 999)
     assert views.find("i", b"999" + b"x" * 20_000 + b",\n{}") == (20_003, 999)
     assert views.find("i", b"999" + b"x" * 20_001) is None
     assert views.find("j", b"999" + b"x" * 20_000) is None
     assert views.find("i", b"0" + b"x" * 20_000) is None
     assert views.find("i", b"long" + b"x" * 2_000_000) is None
+
+
+def test_a_conversation_goes_on_from_an_earlier_view() -> None:
+    """The newest three views of one that grows are kept, and the first: a state may be used again."""
+    views: KeptViews[int] = KeptViews()
+    grown = [b"x" * 300 + b",\n{}" * number for number in range(10)]
+    for number, history in enumerate(grown):
+        views.keep("i", history, number, 0)
+        views.keep("i", history, number, 0)
+
+    found = [views.find("i", history + b",\n[]") for history in grown]
+
+    assert [one[1] for one in found if one is not None] == [0, 0, 0, 0, 0, 0, 0, 7, 8, 9]
+    assert [one[0] for one in found if one is not None][-2:] == [len(grown[8]), len(grown[9])]
 
 
 def test_nothing_that_is_no_history_raises() -> None:
@@ -783,7 +797,7 @@ KNOWN = [
     ("api.mistral.ai", "mistral-large-latest", "iluy"),
     ("api.groq.com", "openai/gpt-oss-120b", "qy"),
     ("api.groq.com", "llama-3.3-70b-versatile", "ry"),
-    ("api.groq.com", "moonshotai/kimi-k2-instruct", "y"),
+    ("api.groq.com", "moonshotai/kimi-k2-instruct", "ry"),
     ("api.cerebras.ai", "gpt-oss-120b", "dq"),
     ("generativelanguage.googleapis.com", "gemini-3-pro-preview", "g"),
     ("us-central1-aiplatform.googleapis.com", "google/gemini-3-pro", "g"),

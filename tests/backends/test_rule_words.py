@@ -166,7 +166,24 @@ SEEN: list[tuple[str, int, Any]] = [
     ),
     ("s", 400, error("invalid params, invalid chat setting (2013)")),
     ("s", 400, error("invalid params, invalid message role: system (2013)")),
+    ("s", 400, error("messages[1].role must be either 'user' or 'assistant', but got 'system'")),
+    ("s", 400, error("messages[1].role: unknown variant `system`, expected `user` or `assistant`")),
+    (
+        "s",
+        422,
+        {
+            "detail": [
+                {
+                    "type": "literal_error",
+                    "loc": ["body", "messages", 1, "role"],
+                    "msg": "Input should be 'user' or 'assistant'",
+                    "input": "system",
+                }
+            ]
+        },
+    ),
     ("e", 400, error("Invalid request: the message at position 1 with role 'assistant' must not be empty")),
+    ("e", 400, error("Invalid request: text content is empty")),
     ("e", 400, error("Each message must have at least one content element.")),
     (
         "d",

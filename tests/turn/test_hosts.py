@@ -19,10 +19,26 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import Image, Limits, ModelSettings, TurnError, event, system, user
+from goaitools_py import (
+    Approve,
+    Audio,
+    Compactor,
+    Deny,
+    Image,
+    KeepRecentTurns,
+    Limits,
+    MessageLimit,
+    ModelSettings,
+    Summarize,
+    TurnError,
+    event,
+    system,
+    tool,
+    user,
+)
 from goaitools_py.sim import Fault, Reply
 from goaitools_py.sim.hosts import HOSTS, HostRule
-from goaitools_py.states import state_messages
+from goaitools_py.states import pending_calls, read_history, state_messages
 
 from ..conftest import Face, Simulator
 from ._reading import unmarked_history
@@ -51,7 +67,14 @@ STEPS = (
     "undone",
     "limit",
     "picture",
+    "sound",
+    "approval",
+    "drop",
+    "recall",
+    "summary",
 )
+CUT = MessageLimit(3)
+"""Fires in each conversation that has more than one turn."""
 PIXEL = b"\x89PNG\r\n\x1a\n"
 MARK = re.compile(r"U\d+x")
 RULES = [
@@ -62,6 +85,12 @@ RULES = [
 def get_score(team: str) -> str:
     """Current score of one team."""
     return f"{team} has 7 points"
+
+
+@tool(requires_approval=True)
+def pay(sum: int) -> str:
+    """Pay this sum."""
+    return f"{sum} was paid"
 
 
 class Place:
@@ -89,7 +118,7 @@ class Place:
         """A chat on this host, which falls back to others."""
         return self.face.chat(
             self.backend,
-            tools=[get_score],
+            tools=[get_score, pay],
             system="You are a game master.",
             settings=SETTINGS[self.sim.wire],
             fallbacks=[other.backend for other in others],
@@ -111,27 +140,45 @@ class Story:
         self.told: list[str] = []
 
     def turn(self, place: Place, *script: Any, chat: Any = None, **fields: Any) -> Any:
-        """One turn, with what the model is to say. The result, or the error of the turn."""
+        """One turn, with what the model is to say. The result, or the error of the turn.
+
+        A call that waits is denied by the message.
+        """
         self.count += 1
         mark = f"U{self.count}x"
-        place.sim.clear()
-        place.sim.push(*script)
         chat = chat or place.chat
-        picture = fields.pop("picture", None)
-        said = user(f"{mark} is said.", *([picture] if picture else []))
-        given: dict[str, Any] = {"messages": [said], **fields}
-        try:
-            if self.draw.random() < 0.5:
-                outcome = chat.start(self.state, **given).result()
-            else:
-                outcome = chat.chat_with_state(self.state, **given)
-        except TurnError as error:
-            outcome = error
-        self.state = outcome.state or self.state
+        media = fields.pop("media", None)
+        said = user(f"{mark} is said.", *([media] if media else []))
+        given: dict[str, Any] = {"messages": [said], "on_pending": "deny", **fields}
+        is_streamed = self.draw.random() < 0.5
+        run = chat.start if is_streamed else chat.chat_with_state
+        outcome = self._outcome(place, script, lambda: run(self.state, **given), is_streamed=is_streamed)
         self.kept.append(mark)
         if isinstance(outcome, TurnError):
             back = MARK.findall(" ".join(message.text for message in outcome.pending_input))
             self.kept = [one for one in self.kept if one not in back]
+        return outcome
+
+    def answer(self, place: Place) -> None:
+        """Approve or deny the calls that wait, wherever they came from."""
+        waiting = pending_calls(self.state or b"")
+        answers = {call.id: self.draw.choice((Approve(), Deny("Too much."))) for call in waiting}
+        is_streamed = self.draw.random() < 0.5
+        run = place.chat.start_resume if is_streamed else place.chat.resume
+        script = [Reply.text("So be it.", thinking="Hm.")]
+        outcome = self._outcome(place, script, lambda: run(self.state, answers), is_streamed=is_streamed)
+        assert len(place.refused) <= MOST_REPAIRS + 1, place.refused
+        assert isinstance(outcome, TurnError) or outcome.status == "complete"
+
+    def _outcome(self, place: Place, script: Sequence[Any], run: Any, *, is_streamed: bool) -> Any:
+        """Run a turn. Its result, or its error."""
+        place.sim.clear()
+        place.sim.push(*script)
+        try:
+            outcome = run().result() if is_streamed else run()
+        except TurnError as error:
+            outcome = error
+        self.state = outcome.state or self.state
         self.told.append(f"{place.name}: {type(outcome).__name__} after {place.refused}")
         return outcome
 
@@ -156,19 +203,47 @@ class Story:
                 case "cut":
                     self.turn(place, Reply.text("I was about to", finish="length"))
                 case "picture":
-                    self.turn(place, picture=Image.from_bytes(PIXEL))
+                    self.turn(place, media=Image.from_bytes(PIXEL))
+                case "sound" if place.sim.wire == "openai":
+                    self.turn(place, media=Audio.from_bytes(b"RIFF"))
+                case "approval":
+                    self.ask(place)
+                    self.answer(place)
+                case "drop":
+                    self.turn(place, compactor=Compactor(CUT, KeepRecentTurns(1), retain=True))
+                case "recall":
+                    search = Reply.calls(("recall", '{"query":"said"}'))
+                    self.turn(place, search, compactor=Compactor(CUT, KeepRecentTurns(1), recall=True))
+                case "summary":
+                    compactor = Compactor(CUT, Summarize(keep_turns=1), retain=True)
+                    self.turn(place, Reply.text("They talked."), compactor=compactor)
                 case "call" | "calls":
                     teams = ("Red",) if step == "call" else ("Red", "Blue")
                     self.turn(place, called(*teams, text=self.draw.choice(("", "Let me look."))))
                 case _:
                     self.turn(place, Reply.text("Well said.", thinking="Hm, let me think."))
 
+    def ask(self, place: Place) -> None:
+        """A turn whose call waits for an approval."""
+        self.turn(place, Reply.calls(("pay", '{"sum":5}'), thinking="Should I?"))
+
+    def summarize(self, place: Place) -> None:
+        """The host is asked for a summary, with a request that it takes."""
+        place.sim.clear()
+        place.sim.push(Reply.text("They talked."))
+        report = place.chat.compact_state(self.state, Compactor(CUT, Summarize(keep_turns=1), retain=True))
+        assert (report.outcome, place.refused) == ("compacted", [])
+        self.state = report.state
+
     def settle(self, place: Place) -> None:
         """A small message is answered, with few requests. After that nothing is refused any more, and the
         prefix only grows.
 
-        At times no tools are offered, although the history has calls.
+        At times no tools are offered, although the history has calls. A call that waits is answered before,
+        or denied by the message.
         """
+        if pending_calls(self.state or b"") and self.draw.random() < 0.5:
+            self.answer(place)
         fields: dict[str, Any] = {"tools": []} if self.draw.random() < 0.2 else {}
         for _ in range(MOST_TURNS):
             outcome = self.turn(place, **fields)
@@ -197,8 +272,11 @@ class Story:
             assert not outcome.pending_input, "the refusal of the fallback is blamed on the message"
 
     def check(self) -> None:
-        """Whatever hosts refused, the state has all that was said."""
-        held = str(state_messages(self.state or b""))
+        """Whatever hosts refused, the state has all that was said, with what a compaction has retained."""
+        blob = self.state or b""
+        held = str(state_messages(blob)) + str(
+            [message.text for message in read_history(blob, archived=True).all_messages()]
+        )
         gone = [mark for mark in self.kept if mark not in held]
         assert not gone, f"lost on the way: {gone}"
 
@@ -263,12 +341,19 @@ class Pairs:
 
             if story.draw.random() < 0.5:
                 story.fall_back(home, away)
+            elif story.draw.random() < 0.5:
+                story.ask(home)
             story.settle(away)
             outcome = story.turn(away, called("Red"))
             assert not isinstance(outcome, TurnError), f"{outcome!r} after {away.refused}"
             assert [record.call.name for record in outcome.tool_log] == ["get_score"]
             story.settle(away)
+            if story.draw.random() < 0.3:
+                story.summarize(away)
+                story.settle(away)
 
+            if story.draw.random() < 0.3:
+                story.ask(away)
             story.settle(home)
             story.fall_back(home, away)
             story.settle(home)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -12,13 +14,19 @@ from goaitools_py import (
     ProviderRejectedError,
     ProviderUnavailableError,
     ToolFinished,
+    TurnError,
     event,
     user,
 )
 from goaitools_py.sim import Fault, Reply
+from goaitools_py.state.records import RULES_VERSION
+from goaitools_py.state.state import closed_entries, load_state
 from goaitools_py.states import inspect_state, read_history, state_messages
 
 from ._reading import ALL, ANTHROPIC, RESPONSES, on, roles
+from .test_prefix import THINK
+from .test_repair import broken
+from .test_wire_pauses import SEARCH
 
 INVALID = b'"error":{"message":"no","type":"invalid_request_error"}'
 
@@ -308,3 +316,98 @@ def test_results_that_do_not_fit_end_the_turn_without_wedging(face: Any, sim: An
     assert resumed.status == "complete"
     assert scores.runs == ["Red"]
     assert sim.problems == []
+
+
+# ------------------------------------------------------------------ what only a reply could have shown right
+
+SIGNATURE = "messages.1.content.0: Invalid `signature` in `thinking` block"
+REFUSALS_OF_HISTORY: dict[str, Callable[[], Fault]] = {
+    "vague": Fault.bad_request,
+    "signature": lambda: Fault.bad_request(SIGNATURE),
+    "context": Fault.context_length,
+    "413": Fault.too_large,
+}
+LAST: dict[str, Callable[[], Any]] = {
+    "503": lambda: Fault.server_error(503),
+    "429": Fault.rate_limit,
+    "401": Fault.unauthorized,
+    "no answer": Fault.hang_up,
+    "a page": Fault.html,
+    "400": Fault.bad_request,
+}
+
+
+def histories(face: Any, sim: Any) -> Iterator[tuple[str, bytes]]:
+    """Histories that a turn changes, or could change, after a refusal. Each comes with its name."""
+    settings = THINK[sim.wire]
+    chat = face.on(sim, settings=settings)
+    yield "signed", chat.run_turns(None, ["My name is Ada.", "I like foxes.", "And owls."]).state
+    yield "long", long_state(chat, sim)
+    yield "broken", broken(sim.wire, rules=RULES_VERSION)
+    before = chat.chat(user="My name is Ada.").state
+    tools = face.on(sim, settings=settings, tools=[look_round])
+    sim.push(Reply.calls(("look_round", "{}"), thinking="Hm."), Fault.server_error())
+    with pytest.raises(ProviderUnavailableError) as caught:
+        tools.chat_with_state(before, user="Look.")
+    yield "open", caught.value.state
+    if sim.wire == ANTHROPIC:
+        sim.push(Reply.pause("Let me search. "), Fault.server_error())
+        with pytest.raises(ProviderUnavailableError) as caught:
+            face.on(sim, settings=settings, tools=[SEARCH]).chat_with_state(before, user="What is new?")
+        yield "paused", caught.value.state
+
+
+def look_round() -> str:
+    """Look round."""
+    return "dark"
+
+
+def go_on(run: Any, chat: Any, state: bytes, said: dict[str, Any], *, resumes: bool) -> None:
+    """A new turn, or the next part of the unfinished one."""
+    if not resumes:
+        run(chat, state, **said)
+    elif run.is_streamed:
+        chat.start_resume(state, **said).result()
+    else:
+        chat.resume(state, **said)
+
+
+@pytest.mark.parametrize("last", LAST)
+def test_a_change_that_no_reply_has_shown_right_is_not_kept(
+    face: Any, sim: Any, run: Any, wire: str, last: str
+) -> None:
+    """Refused up to three times, and then failed otherwise: the stored history is as before.
+
+    The requests had it in other forms, and the next turn is answered. A second refusal for the size keeps an
+    emergency cut, or a history of four times the context would never fit.
+    """
+    seed = f"{wire}/{last}/{face.is_async}/{run.is_streamed}"
+    print("seed", seed)
+    draw, changed = random.Random(seed), 0
+    for name, given in histories(face, sim):
+        before = load_state(given)
+        tools = {"paused": [SEARCH], "open": [look_round]}.get(name, [])
+        chat = face.on(sim, settings=THINK[wire], tools=tools)
+        for why, refusal in REFUSALS_OF_HISTORY.items():
+            times = 1 if why == "context" else draw.choice((1, 2, 3))
+            told = (name, why, times)
+            resumes = name == "paused" or (name == "open" and draw.random() < 0.5)
+            said = {} if name == "open" and resumes else {"user": "Who am I?"}
+            sim.clear()
+            sim.push(*[refusal() for _ in range(times)], *[LAST[last]() for _ in range(5)])
+
+            with pytest.raises(TurnError) as caught:
+                go_on(run, chat, given, said, resumes=resumes)
+            after = load_state(caught.value.state)
+            bodies = [request.body for request in sim.requests]
+            changed += len(set(bodies)) > 1
+            sim.clear()
+            result = run(chat, caught.value.state, user="What is my name?", on_pending="deny")
+
+            entries, now = closed_entries(before), closed_entries(after)
+            assert now[: len(entries)] == entries, told
+            held = list(before.open.entries) if before.open is not None else []
+            left = list(after.open.entries) if after.open is not None else now[len(entries) :]
+            assert left[: len(held)] == held, told
+            assert result.status == "complete", told
+    assert changed, "no request was sent in another form"

@@ -273,18 +273,18 @@ def test_a_refused_message_behind_a_valid_history_is_sent_once(
 
 
 def test_a_second_refusal_is_the_messages_fault(face: Any, sim: Any, run: Any, wire: str) -> None:
-    """At most two sends; the mended history stays in the error's state, and the next turn succeeds."""
-    chat = face.on(sim)
+    """At most two sends. No reply has shown the repair to be right, so the next turn makes it again."""
+    chat, given = face.on(sim), broken(wire, rules=RULES_VERSION)
     sim.push(Fault.bad_request())  # the broken history is refused without it
 
     with pytest.raises(ProviderRejectedError) as caught:
-        run(chat, broken(wire, rules=RULES_VERSION), user="poison")
+        run(chat, given, user="poison")
     err = caught.value
     after = run(chat, err.state, user="What is my name?")
 
     assert [message.text for message in err.pending_input] == ["poison"]
-    assert codes(err) == ["history_repaired"]
-    assert (codes(after), len(sim.requests)) == ([], 3)
+    assert (err.state, codes(err)) == (given, [])
+    assert (codes(after)[0], len(sim.requests)) == ("history_repaired", 4)
     assert "Your name is Ada." in after.text
 
 
@@ -306,7 +306,7 @@ def test_no_key_and_no_such_model_are_no_reason_to_look(
 def test_later_calls_of_a_turn_do_not_look_again(
     face: Any, sim: Any, run: Any, wire: str, scores: Any, monkeypatch: Any
 ) -> None:
-    """Once in a turn is enough, also if a refusal comes after a tool has run."""
+    """Once in a turn is enough, also if another refusal comes after a tool has run."""
     looked: list[Any] = []
     monkeypatch.setattr(
         "goaitools_py.turn.model_call.repaired",
@@ -317,7 +317,7 @@ def test_later_calls_of_a_turn_do_not_look_again(
 
     with pytest.raises(ProviderRejectedError) as caught:
         run(chat, broken(wire, rules=RULES_VERSION), user="The score of Red?")
-    assert len(looked) == 1
+    assert len(looked) == 2  # to see what is wrong, and when the reply has come
     after = run(chat, caught.value.state, user="What is my name?")
 
     assert scores.runs == ["Red"]

@@ -112,9 +112,10 @@ RULE_WORDINGS: Final = (
     ),
     RuleWording(
         "s",
-        "Zhipu and DeepSeek, on Messages",
-        "system in messages|unknown variant `?system`?, expected `?user",
-        "zai-org/GLM-5#74, vm0-ai/vm0#15388",
+        "Zhipu, DeepSeek and Qwen, on Messages",
+        r"system in messages|unknown variant `?system`?, expected `?user|\.role: input should be '?user'? or"
+        r"|\.role must be either '?user'? or '?assistant'?, but got '?system",
+        "zai-org/GLM-5#74, vm0-ai/vm0#15388, QwenLM/Qwen#2244, anthropics/claude-code#63469",
     ),
     RuleWording(
         "z",
@@ -253,10 +254,11 @@ RULE_WORDINGS: Final = (
     RuleWording(
         "e",
         "Moonshot, Anthropic, Bedrock, Cohere, xAI, Mistral",
-        "must not be empty|must be non-empty|must have non-empty content"
+        "must not be empty|must be non-empty|must have non-empty content|text content is empty"
         "|text field in the contentblock object at .{0,60}is blank|must have at least one content element"
         "|must have either content or tool_calls, but not none",
-        "MoonshotAI/kimi-code#1985, vercel/ai#14618, AstrBotDevs/AstrBot#6447, mistral-common",
+        "MoonshotAI/kimi-code#1985, BerriAI/litellm#42186, vercel/ai#14618, AstrBotDevs/AstrBot#6447, "
+        "mistral-common",
     ),
     RuleWording(
         "n",

@@ -9,7 +9,7 @@ the rest of a turn; to compare their bytes with the last request takes a hundred
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 __all__ = ["BETWEEN", "KeptViews"]
 
@@ -25,9 +25,20 @@ _HEAD: Final = 256
 _View = TypeVar("_View")
 
 
+class _Row(NamedTuple, Generic[_View]):
+    """A kept view. `size`: the bytes of the history and of the view."""
+
+    history: bytes
+    view: _View
+    size: int
+
+
 class KeptViews(Generic[_View]):
     """The views of the last histories, in two halves: when the younger one is full, the older one goes. So at
     most 9 MiB are kept.
+
+    One conversation has several views: those of its last requests, and the first. A turn that is made again,
+    and a strategy's question about older turns, go on from an earlier one than the newest.
 
     It has no lock, so that a fork cannot inherit a locked one. Another thread can only make a half a little
     larger, or have a view made once more.
@@ -36,8 +47,8 @@ class KeptViews(Generic[_View]):
     __slots__ = ("_older", "_size", "_younger")
 
     def __init__(self) -> None:
-        self._younger: dict[Hashable, tuple[tuple[bytes, _View], ...]] = {}
-        self._older: dict[Hashable, tuple[tuple[bytes, _View], ...]] = {}
+        self._younger: dict[Hashable, tuple[_Row[_View], ...]] = {}
+        self._older: dict[Hashable, tuple[_Row[_View], ...]] = {}
         self._size = 0
 
     def find(self, rules: Hashable, history: bytes) -> tuple[int, _View] | None:
@@ -48,7 +59,7 @@ class KeptViews(Generic[_View]):
         key = (rules, history[:_HEAD])
         best: tuple[int, _View] | None = None
         for half in (self._younger, self._older):
-            for known, view in half.get(key, ()):
+            for known, view, _ in half.get(key, ()):
                 end = len(known)
                 if best is not None and end <= best[0]:
                     continue
@@ -57,7 +68,7 @@ class KeptViews(Generic[_View]):
         return best
 
     def keep(self, rules: Hashable, history: bytes, view: _View, size: int) -> None:
-        """Keep the view of a history, in the place of views of its beginning.
+        """Keep the view of a history.
 
         `size`: the bytes of the view itself.
         """
@@ -67,6 +78,9 @@ class KeptViews(Generic[_View]):
         if self._size > _HALF:
             self._older, self._younger, self._size = self._younger, {}, 0
         key = (rules, history[:_HEAD])
-        others = [row for row in self._younger.get(key, ()) if not history.startswith(row[0])]
-        self._younger[key] = ((history, view), *others[: _AT_ONE_KEY - 1])
-        self._size += size
+        before = self._younger.get(key, ())
+        rows = [_Row(history, view, size), *(row for row in before if row.history != history)]
+        if len(rows) > _AT_ONE_KEY:
+            del rows[_AT_ONE_KEY - 1 : -1]
+        self._younger[key] = tuple(rows)
+        self._size += sum(row.size for row in rows) - sum(row.size for row in before)
