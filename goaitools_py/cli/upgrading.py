@@ -2,7 +2,7 @@
 
 Owns: the command's options, the loop, the report, and the places (files, folders, stores, columns): how each
 lists its states, and how one is replaced so that no other worker's save is lost. Must never know: the changes
-of an upgrade in a state.
+of an upgrade in a state, or the content of a part.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 from .codec_options import add_options, check_options, opened_with
@@ -20,7 +21,8 @@ from .store_urls import add_store, has_store, opened_store, sqlite_path
 from .text_output import Progress, add_json, columns, counted, printable, show_json
 
 if TYPE_CHECKING:
-    pass
+    from ..chat.kept.facade import PartsPlace
+    from ..chat.kept.full_row import FullRow
 
 __all__ = ["Outcome", "StateFiles", "StatePlace", "StoreRows", "TableColumn", "Upgrade", "add_to"]
 
@@ -55,6 +57,12 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--column", metavar="NAME", help="the states are in this column of --table instead")
     parser.add_argument(
         "--key-column", metavar="NAME", help="the column that tells the rows of --table apart"
+    )
+    parser.add_argument(
+        "--parts",
+        choices=("store", "inline"),
+        help="also write each conversation as chat.conversation(…, parts=…) does: its parts in the store's "
+        "table of parts, or all of it in its row",
     )
     add_options(parser)
     parser.add_argument("--dry-run", action="store_true", help="only count what would be done")
@@ -93,12 +101,13 @@ def _check(args: argparse.Namespace) -> None:
         args.error("--column needs more: --store URL --table NAME --key-column NAME")
     if args.column is None and args.key_column is not None:
         args.error("--key-column goes with --column")
+    if args.parts is not None and (args.path is not None or args.column is not None):
+        args.error("--parts goes with --store, without --column: files and columns hold whole states")
     check_options(args)
 
 
 @contextmanager
 def _place(args: argparse.Namespace) -> Iterator[StatePlace]:
-
     if args.path is not None:
         if os.path.isfile(args.path):  # a named file must be a state; a folder may hold other files
             with open(args.path, "rb") as file:
@@ -111,7 +120,12 @@ def _place(args: argparse.Namespace) -> Iterator[StatePlace]:
             yield column
     else:
         with opened_store(args.store, args.table) as store:
-            yield StoreRows(store, lambda blob, key: opened_with(args, blob, key=key), args.prefix)
+            opening = partial(_opening, args)
+            yield StoreRows(store, opening, args.prefix, args.parts)
+
+
+def _opening(args: argparse.Namespace, blob: bytes, key: str) -> dict[str, Any]:
+    return opened_with(args, blob, key=key)
 
 
 def _upgrade(args: argparse.Namespace, place: StatePlace, name: str) -> str:
@@ -222,12 +236,26 @@ class StateFiles:
 
 
 class StoreRows:
-    """The conversations of a store. Each is replaced under its lease, and with compare-and-swap."""
+    """The conversations of a store. Each is replaced under its lease, and with compare-and-swap.
 
-    def __init__(self, store: Any, opening: Callable[[bytes, str], dict[str, Any]], prefix: str) -> None:
+    Args:
+        store: The store.
+        opening: Gives the codec and the binding of a blob under a key.
+        prefix: The beginning of the keys.
+        parts: "store": move parts into the store's table of parts; "inline": into the rows; None: leave them.
+    """
+
+    def __init__(
+        self,
+        store: Any,
+        opening: Callable[[bytes, str], dict[str, Any]],
+        prefix: str,
+        parts: PartsPlace | None = None,
+    ) -> None:
         self._store = store
         self._opening = opening
         self._prefix = prefix
+        self._parts = parts
         self._titled: set[str] = set()
 
     def count(self) -> int:
@@ -258,19 +286,54 @@ class StoreRows:
             if row is None:
                 return "gone"
             new = new_of(row.blob, name)
-            if not row.differs(new):
+            moves = self._moves(row)
+            if not (moves or row.differs(new)):
                 return "current"
             if dry:
                 return "upgraded"
+            with_title = name in self._titled or None
             try:
                 with held(self._store, name):
-                    row.save(new, with_title=name in self._titled or None)
+                    if moves:
+                        self._move(name, row, new, with_title)
+                    else:
+                        row.save(new, with_title=with_title)
             except TurnInProgressError:
                 return "busy"
             except StateConflictError:
                 continue
             return "upgraded"
         return "busy"
+
+    def _moves(self, row: FullRow) -> bool:
+        """True if parts of the row have to change their place."""
+        from ..chat.kept.parts import lists_parts, pieces_of
+
+        blob, opened = bytes(row.saved.blob), row.opened
+        if self._parts == "store":
+            return bool(pieces_of(blob, opened["codec"], opened["binding"]).at_hand)
+        return self._parts == "inline" and lists_parts(blob, opened["codec"])
+
+    def _move(self, key: str, row: FullRow, new: bytes, with_title: bool | None) -> None:
+        """Save a state with its parts in the other place. One atomic step changes the head and the parts."""
+        from ..chat.kept.full_row import row_facts, shows_title
+        from ..chat.kept.parts import pieces_of
+        from ..state.state import load_state
+        from ..stores.base import StoredHead
+
+        codec, binding = row.opened["codec"], row.opened["binding"]
+        kept = {part.name for part in row.saved.parts} if isinstance(row.saved, StoredHead) else set()
+        pieces = pieces_of(new, codec, binding) if self._parts == "store" else None
+        names = frozenset[bytes]() if pieces is None else pieces.names
+        meta = load_state(new, codec=codec, binding=binding).meta
+        self._store.save_parts(
+            key,
+            new if pieces is None else pieces.head,
+            () if pieces is None else [pieces.at_hand[name] for name in names - kept],
+            kept - names,
+            expected=row.saved.version,
+            facts=row_facts(meta, with_title=shows_title(codec, with_title)),
+        )
 
 
 class TableColumn:

@@ -181,7 +181,7 @@ def _kept_in(store: Any) -> list[str]:
         assert len(store.load_head("ada").parts) == 1
         chat.conversation(store, "ada").send("And whole.")
         assert store.load_head("ada").parts == ()
-        assert [(row.key, row.title) for row in conversation.summaries().rows] == [("ada", "Pictures")]
+        assert [(row.key, row.title) for row in conversation.summaries("").rows] == [("ada", "Pictures")]
         conversation.fork("bob")
         assert [one.key for one in store.list().keys] == ["ada", "bob"]
         chat.conversation(store, "bob").reset()
