@@ -25,9 +25,10 @@ SHORT, SHORT_LINES = 10, 60
 """How many files may have fewer lines than that."""
 ARROWS = 109
 LEVELS = 11
-DOORS = {"history": 22, "state": 15, "backends": 13}
+DOORS = {"history": 22, "state": 15, "backends": 13, "chat": 13}
 """Files of a room that other rooms import from. Every other room has at most `FEW_DOORS`. The 13th of
-`backends` is `host_rules`: a turn learns the rules of a host, and does not know any provider API."""
+`backends` is `host_rules`: a turn learns the rules of a host, and does not know any provider API. The 13th of
+`chat` is `kept/parts`: `goaitools upgrade --parts` moves the parts of rows without a turn."""
 FEW_DOORS = 12
 CLASSES = 16
 """Names that more than one class has."""
