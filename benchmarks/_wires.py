@@ -27,7 +27,8 @@ _WORDS = ("Your", " flight", " to", " Lisbon", " leaves", " at", " 14", ":", "15
 class BenchedWire:
     """One wire. `plain` makes a turn as an application without this library would: JSON in, `create()`,
     JSON out; `sdk_stream` reads a whole event stream with the SDK's own typed stream. Backend and client are
-    as they come, with the HTTP clients that they make themselves, but for the transport."""
+    as they come, with the HTTP clients that they make themselves, but for the transport. `over_client` makes
+    a backend of a client of one's own."""
 
     name: str
     create: str
@@ -36,6 +37,7 @@ class BenchedWire:
     answer: Callable[[int], bytes]
     translated: Callable[[Iterable[Turn]], History]
     backend: Callable[[httpx2.BaseTransport], Any]
+    over_client: Callable[[Any], Any]
     client: Callable[[httpx2.BaseTransport], Any]
     plain: Callable[[Any, str, str], str]
     body: Callable[[History], bytes]
@@ -92,6 +94,12 @@ def _chat_backend(model: httpx2.BaseTransport) -> Any:
     from goaitools_py.backends.openai.backends import OpenAIChatBackend
 
     return OpenAIChatBackend(MODEL, http_client=_own_client(model), api_key=_KEY)
+
+
+def _chat_over(client: Any) -> Any:
+    from goaitools_py.backends.openai.backends import OpenAIChatBackend
+
+    return OpenAIChatBackend(MODEL, client=client)
 
 
 def _openai_client(model: httpx2.BaseTransport) -> Any:
@@ -224,6 +232,12 @@ def _responses_backend(model: httpx2.BaseTransport) -> Any:
     return OpenAIResponsesBackend(MODEL, http_client=_own_client(model), api_key=_KEY)
 
 
+def _responses_over(client: Any) -> Any:
+    from goaitools_py.backends.openai.backends import OpenAIResponsesBackend
+
+    return OpenAIResponsesBackend(MODEL, client=client)
+
+
 def _responses_plain(client: Any, json_blob: str, question: str) -> str:
     items = json.loads(json_blob)
     items.append({"role": "user", "content": question})
@@ -338,6 +352,12 @@ def _claude_backend(model: httpx2.BaseTransport) -> Any:
     return AnthropicBackend(_CLAUDE, http_client=_own_client(model), api_key=_KEY)
 
 
+def _claude_over(client: Any) -> Any:
+    from goaitools_py.backends.anthropic.backends import AnthropicBackend
+
+    return AnthropicBackend(_CLAUDE, client=client)
+
+
 def _claude_client(model: httpx2.BaseTransport) -> Any:
     import anthropic
 
@@ -402,6 +422,7 @@ WIRES = {
             answer=_chat_answer,
             translated=_chat_history,
             backend=_chat_backend,
+            over_client=_chat_over,
             client=_openai_client,
             plain=_chat_plain,
             body=_bodies("messages", model=MODEL),
@@ -416,6 +437,7 @@ WIRES = {
             answer=lambda tokens: compact(_responses_answer(tokens)),
             translated=_items,
             backend=_responses_backend,
+            over_client=_responses_over,
             client=_openai_client,
             plain=_responses_plain,
             body=_bodies("input", model=MODEL, store=False),
@@ -430,6 +452,7 @@ WIRES = {
             answer=lambda tokens: compact(_claude_answer(tokens)),
             translated=_claude_history,
             backend=_claude_backend,
+            over_client=_claude_over,
             client=_claude_client,
             plain=_claude_plain,
             body=_bodies("messages", model=_CLAUDE, max_tokens=8192),

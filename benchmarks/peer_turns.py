@@ -32,7 +32,7 @@ from goaitools_py import Chat
 from goaitools_py.states import state_from_messages
 from goaitools_py.stores import PostgresStore, SQLiteStore
 
-__all__ = ["run"]
+__all__ = ["agents_items", "graph", "openai_agent", "pydantic_agent", "run"]
 
 SIZES = (2, 10, 200, 1000)
 QUESTION = "And is my second bag still on the reservation?"
@@ -66,6 +66,7 @@ def run(*, short: bool = False) -> Report:
         method=f"CPU time of the process, all threads; {corpus().source}; Chat Completions; an instant model "
         "in this process, so no socket to it; blocks interleaved; a time is the median of the blocks, a "
         "ratio the median over the rounds; whole turns: the conversation comes as bytes and goes as bytes; "
+        "with previous_response_id (Responses API) the provider keeps it, and only an id comes and goes; "
         f"kept turns: conversations of {TURNS} turns, each library's own store, with pydantic-ai, which has "
         f"none, one JSON column{missing}",
         figures=figures,
@@ -114,17 +115,17 @@ def _answered(pages: int) -> bytes:
     return answer({"role": "assistant", "content": ANSWER_TEXT}, prompt_tokens=max(1200, pages << 10))
 
 
-def _client() -> Any:
+def _client(model: Any = None) -> Any:
     import openai
 
-    http_client = openai.DefaultHttpxClient(transport=_Instant())
+    http_client = openai.DefaultHttpxClient(transport=model or _Instant())
     return openai.OpenAI(api_key="sk-none", http_client=http_client)
 
 
-def _async_client() -> Any:
+def _async_client(model: Any = None) -> Any:
     import openai
 
-    http_client = openai.DefaultAsyncHttpxClient(transport=_Instant())
+    http_client = openai.DefaultAsyncHttpxClient(transport=model or _Instant())
     return openai.AsyncOpenAI(api_key="sk-none", http_client=http_client)
 
 
@@ -138,7 +139,11 @@ def _chat() -> Chat:
 def _whole(size: int, loop: Any, absent: list[str]) -> dict[str, Side]:
     """A turn of each library behind a conversation of so many messages, which comes and goes as bytes."""
     messages = [dict(message) for turn in corpus().of_length(size) for message in turn]
-    sides: dict[str, Side] = {"ours": _ours(size), "create() and JSON": _plain(messages)}
+    sides: dict[str, Side] = {
+        "ours": _ours(size),
+        "create() and JSON": _plain(messages),
+        "responses.create(previous_response_id=…)": _kept_by_the_provider(size),
+    }
     for name, (package, made) in _WHOLE.items():
         try:
             sides[name] = made(messages, loop)
@@ -165,7 +170,20 @@ def _plain(messages: Sequence[JSON]) -> Side:
     return lambda: WIRES["openai"].plain(client, stored, QUESTION)
 
 
-def _agents_items(messages: Sequence[JSON]) -> list[Any]:
+def _kept_by_the_provider(size: int) -> Side:
+    """The provider keeps the history: only the id of its newest response comes and goes."""
+    wire = WIRES["openai-responses"]
+    client, stored = wire.client(wire.instant(max(1_200, size * 60))), "resp_0123456789abcdef"
+
+    def turn() -> str:
+        response = client.responses.create(model=MODEL, input=QUESTION, previous_response_id=stored)
+        assert response.output_text
+        return str(response.id)
+
+    return turn
+
+
+def agents_items(messages: Sequence[JSON]) -> list[Any]:
     """Messages as items of the Responses API, which its runner takes and gives."""
     items: list[Any] = []
     for message in messages:
@@ -181,18 +199,19 @@ def _agents_items(messages: Sequence[JSON]) -> list[Any]:
     return items
 
 
-def _agent() -> Any:
+def openai_agent(model: Any = None) -> Any:
+    """An agent of openai-agents. `model`: a transport in the place of the instant model."""
     from agents import Agent, OpenAIChatCompletionsModel, set_tracing_disabled
 
     set_tracing_disabled(True)
-    model = OpenAIChatCompletionsModel(model=MODEL, openai_client=_async_client())
-    return Agent(name="assistant", model=model)
+    chosen = OpenAIChatCompletionsModel(model=MODEL, openai_client=_async_client(model))
+    return Agent(name="assistant", model=chosen)
 
 
 def _openai_agents(messages: Sequence[JSON], loop: Any) -> Side:
     from agents import Runner
 
-    agent, stored = _agent(), json.dumps(_agents_items(messages))
+    agent, stored = openai_agent(), json.dumps(agents_items(messages))
 
     async def turn() -> str:
         items = [*json.loads(stored), {"role": "user", "content": QUESTION}]
@@ -201,19 +220,20 @@ def _openai_agents(messages: Sequence[JSON], loop: Any) -> Side:
     return lambda: loop.run_until_complete(turn())
 
 
-def _pydantic_agent() -> Any:
+def pydantic_agent(model: Any = None) -> Any:
+    """An agent of pydantic-ai. `model`: as for `openai_agent`."""
     from pydantic_ai import Agent
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.providers.openai import OpenAIProvider
 
-    return Agent(OpenAIChatModel(MODEL, provider=OpenAIProvider(openai_client=_async_client())))
+    return Agent(OpenAIChatModel(MODEL, provider=OpenAIProvider(openai_client=_async_client(model))))
 
 
 def _pydantic_ai(messages: Sequence[JSON], loop: Any) -> Side:
     from peers import pydantic_messages
     from pydantic_ai.messages import ModelMessagesTypeAdapter
 
-    agent = _pydantic_agent()
+    agent = pydantic_agent()
     stored = ModelMessagesTypeAdapter.dump_json(pydantic_messages(messages))
 
     async def turn() -> bytes:
@@ -223,28 +243,29 @@ def _pydantic_ai(messages: Sequence[JSON], loop: Any) -> Side:
     return lambda: loop.run_until_complete(turn())
 
 
-def _graph(saver: Any = None) -> Any:
+def graph(saver: Any = None, model: Any = None) -> Any:
+    """A graph of LangGraph with a checkpointer. `model`: as for `openai_agent`."""
     from langchain_openai import ChatOpenAI
     from langgraph.graph import END, START, MessagesState, StateGraph
 
-    client = _client()
-    model = ChatOpenAI(
+    client = _client(model)
+    chosen = ChatOpenAI(
         model=MODEL,
         client=client.chat.completions,
         root_client=client,
         api_key="sk-none",  # type: ignore[arg-type]
     )
-    graph = StateGraph(MessagesState)
-    graph.add_node("model", lambda state: {"messages": [model.invoke(state["messages"])]})
-    graph.add_edge(START, "model")
-    graph.add_edge("model", END)
-    return graph.compile(checkpointer=saver)
+    made = StateGraph(MessagesState)
+    made.add_node("model", lambda state: {"messages": [chosen.invoke(state["messages"])]})
+    made.add_edge(START, "model")
+    made.add_edge("model", END)
+    return made.compile(checkpointer=saver)
 
 
 def _langgraph(messages: Sequence[JSON], _: Any) -> Side:
     from langchain_core.messages import convert_to_messages, messages_from_dict, messages_to_dict
 
-    app = _graph()
+    app = graph()
     stored = json.dumps(messages_to_dict(convert_to_messages([dict(message) for message in messages])))
 
     def turn() -> str:
@@ -282,7 +303,7 @@ def _in_sqlite(stack: ExitStack, loop: Any, absent: list[str]) -> Iterator[tuple
     with _if_installed("openai-agents", absent):
         from agents import Runner, SQLiteSession
 
-        agent, keys, path = _agent(), _keys(), folder / "agents.sqlite3"
+        agent, keys, path = openai_agent(), _keys(), folder / "agents.sqlite3"
 
         async def turn() -> object:
             session = SQLiteSession(next(keys), path)
@@ -317,7 +338,7 @@ def _in_postgres(stack: ExitStack, loop: Any, absent: list[str]) -> Iterator[tup
         from agents.extensions.memory import SQLAlchemySession
         from sqlalchemy.ext.asyncio import create_async_engine
 
-        agent, keys = _agent(), _keys()
+        agent, keys = openai_agent(), _keys()
         engine = create_async_engine(url.replace("postgresql", "postgresql+asyncpg"))
         stack.callback(lambda: loop.run_until_complete(engine.dispose()))
         first = SQLAlchemySession(next(keys), engine=engine, create_tables=True)
@@ -355,7 +376,7 @@ def _column(connection: Any, loop: Any, mark: str) -> Side:
     """pydantic-ai has no store. Its documentation keeps `all_messages_json()`: here, in a column."""
     from pydantic_ai.messages import ModelMessagesTypeAdapter
 
-    agent, keys = _pydantic_agent(), _keys()
+    agent, keys = pydantic_agent(), _keys()
     connection.execute("CREATE TABLE kept (name TEXT PRIMARY KEY, messages TEXT)")
     connection.commit()
     read = f"SELECT messages FROM kept WHERE name = {mark}"
@@ -376,5 +397,5 @@ def _column(connection: Any, loop: Any, mark: str) -> Side:
 
 
 def _checkpointed(saver: Any) -> Side:
-    app, keys = _graph(saver), _keys()
+    app, keys = graph(saver), _keys()
     return lambda: app.invoke({"messages": [("user", QUESTION)]}, {"configurable": {"thread_id": next(keys)}})

@@ -36,6 +36,7 @@ NAMES = (
     "whole_turn",
     "archive",
     "kept",
+    "writes",
     "many",
     "serve",
     "memory",
@@ -45,6 +46,7 @@ NAMES = (
     "recall",
     "recall_cost",
 )
+PEERS = ("peers", "peer_turns", "peer_writes")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -52,7 +54,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Measure goaitools_py against its targets.")
     parser.add_argument("--short", action="store_true", help="fewer rounds and sizes: seconds, for CI")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
-    parser.add_argument("--only", nargs="+", choices=NAMES, metavar="NAME", help=f"of {', '.join(NAMES)}")
+    each = (*NAMES, *PEERS)
+    parser.add_argument("--only", nargs="+", choices=each, metavar="NAME", help=f"of {', '.join(each)}")
     parser.add_argument("--json", action="store_true", help="machine-readable")
     parser.add_argument("--report", type=Path, metavar="FILE", help="also write what --json prints to a file")
     parser.add_argument(
@@ -63,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.runs < 1:
         parser.error(f"--runs must be at least 1, got {options.runs}")
-    names = tuple(options.only or NAMES) + (("peers", "peer_turns") if options.peers else ())
+    names = tuple(dict.fromkeys((*(options.only or NAMES), *(PEERS if options.peers else ()))))
     if not options.json:
         print(f"Python {platform.python_version()}, {platform.system()} {platform.machine()}\n")
     runs = [_run(names, short=options.short, silent=options.json) for _ in range(options.runs)]

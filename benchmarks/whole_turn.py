@@ -58,13 +58,15 @@ def run(*, short: bool = False) -> Report:
         for size, found in blocks.items():
             figures += _of_one_size(wire, size, found)
         figures.append(_viewed(wire, short=short))
+        figures.append(_over_client(wire, short=short))
         if not short:
             figures.append(_slope(wire))
     return Report(
         title="Whole turn: load, splice, SDK, read the reply, save",
         method="CPU time of the process, all threads; model in process, as the transport of the HTTP clients "
         f"that SDK and backend make by themselves; {corpus().source}; an entry is a message, on "
-        "openai-responses an item; "
+        "openai-responses an item; the bare post is the same body through a plain httpx2.Client, without an "
+        "SDK; "
         f"from 200 on ours and the codec are the mean over {len(_AROUND)} states of {-_AROUND[0]} entries "
         f"less to {_AROUND[-1]} more, for the tail grows with each turn until it is sealed, which is a part "
         "of two of them; blocks interleaved, for the slope those of both sizes; times and the slope's "
@@ -94,7 +96,7 @@ def _of_one_size(wire: BenchedWire, size: int, found: dict[str, Blocks]) -> list
         info(name, less, "x", note=note) if target is None else at_least(target, name, less, "x", note=note),
         at_most(
             3.0,
-            f"{here}: times codec + bare post",
+            f"{here}: times codec + bare httpx2 post",
             floors,
             "x",
             note=f"codec {codec.minimum:,.0f} µs, bare post {bare.minimum:,.0f} µs",
@@ -146,6 +148,27 @@ def _viewed(wire: BenchedWire, *, short: bool) -> Figure:
     )
 
 
+def _over_client(wire: BenchedWire, *, short: bool) -> Figure:
+    """How much longer a turn takes with an SDK client that the caller has made."""
+    size = 10
+    blob, tokens = state_from_messages(wire.name, _history(wire, size)), 1_200
+
+    def side(backend: Any) -> Callable[[], object]:
+        chat = Chat(backend)
+        return lambda: chat.chat_with_state(blob, user=QUESTION)
+
+    client = wire.client(wire.instant(tokens))
+    sides = {"theirs": side(wire.over_client(client)), "ours": side(wire.backend(wire.instant(tokens)))}
+    found = _measured(sides, 1, short=short)
+    return at_most(
+        1.3,
+        f"{wire.name}, {size:>4} entries, with a client= of your own: times a turn without",
+        found["theirs"].times(found["ours"]),
+        "x",
+        note=f"{found['theirs'].minimum:,.0f} and {found['ours'].minimum:,.0f} µs",
+    )
+
+
 def _history(wire: BenchedWire, entries: int) -> History:
     """The corpus in the wire's JSON, whole turns of at most so many entries together."""
     found: History = []
@@ -164,6 +187,8 @@ def _sides(wire: BenchedWire, size: int) -> dict[str, Callable[[], object]]:
     history = _history(wire, size)
     tokens = max(1200, len(json.dumps(history)) // 4)
     client = wire.client(wire.instant(tokens))
+    http, url = httpx2.Client(transport=wire.instant(tokens)), f"https://api.example.com/v1{wire.path}"
+    headers = {"Content-Type": "application/json", "Authorization": "Bearer sk-none"}
     backend = wire.backend(wire.instant(tokens))
     chat = Chat(backend)
     dialect = backend.dialect
@@ -188,8 +213,6 @@ def _sides(wire: BenchedWire, size: int) -> dict[str, Callable[[], object]]:
         return dump_state(with_turn(state, ClosedTurn((*question, *reply), turn)))
 
     def bare() -> object:
-        options: Any = {"headers": {"Content-Type": "application/json"}}
-        post = client.post(wire.path, cast_to=httpx2.Response, content=body, options=options)
-        return post.read()
+        return http.post(url, content=body, headers=headers).read()
 
     return {"ours": ours, "plain": plain, "codec": codec, "bare": bare}

@@ -133,6 +133,25 @@ def test_the_cost_of_an_archive_is_measured() -> None:
     assert all(figure["value"] > 0 for figure in figures.values() if not figure["target"])
 
 
+def test_written_bytes_are_those_of_the_turn_itself() -> None:
+    """Each store that can be had is measured in both ways, at two sizes. A short row costs the same in both,
+    and a turn that writes all of its row writes more in a long conversation."""
+    figures = _figures("writes")
+
+    stores = {name.partition(",")[0] for name in figures}
+    assert "SQLite" in stores
+    for store in stores:
+        at = {
+            (size, way): figures[f"{store}, {size:>5,} messages, {way}"]["value"]
+            for size in (10, 1_000)
+            for way in ("inline", "store")
+        }
+        assert all(value > 0.1 for value in at.values())
+        assert at[10, "store"] < 1.5 * at[10, "inline"]
+        assert at[1_000, "inline"] > 4 * at[10, "inline"]
+        assert figures[f"{store}, {1_000:>5,} messages, store"]["target"] is not None
+
+
 def test_a_missed_target_is_printed_and_fails_only_under_strict(tmp_path: Path) -> None:
     """The table says MISSED for a target out of reach; the exit code says so under --strict only."""
     script = tmp_path / "unreachable.py"

@@ -62,6 +62,12 @@ def add_to(commands: Any) -> None:
     add_store(
         parser, what="show this store's conversations", otherwise="$GOAITOOLS_STORE, else they are not kept"
     )
+    parser.add_argument(
+        "--parts",
+        choices=("store", "inline"),
+        help="where parts of a conversation stand: beside its row, in the store's table of parts, or in the "
+        "row (default: store)",
+    )
     parser.add_argument("--port", type=_port, default=8765, help="port; 0 is a free one (default: 8765)")
     parser.add_argument(
         "--host", default=_LOOPBACK, help="address to listen on (default: 127.0.0.1, this machine alone)"
@@ -249,7 +255,7 @@ async def _serve(
         chat = opened.made(stack)
         store = await stack.enter_async_context(_store(args))
         await store.list("", limit=1)  # report a store that does not answer now, in one line
-        app = page_app(chat, store, settings, binding=opened.binding)
+        app = page_app(chat, store, settings, binding=opened.binding, parts=args.parts)
         config = uvicorn.Config(
             app,
             log_level="warning",

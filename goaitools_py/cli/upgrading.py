@@ -2,7 +2,7 @@
 
 Owns: the command's options, the loop, the report, and the places (files, folders, stores, columns): how each
 lists its states, and how one is replaced so that no other worker's save is lost. Must never know: the changes
-of an upgrade in a state.
+of an upgrade in a state, or the content of a part.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 from .codec_options import add_options, check_options, opened_with
@@ -20,7 +21,7 @@ from .store_urls import add_store, has_store, opened_store, sqlite_path
 from .text_output import Progress, add_json, columns, counted, printable, show_json
 
 if TYPE_CHECKING:
-    pass
+    from ..chat.kept.facade import PartsPlace
 
 __all__ = ["Outcome", "StateFiles", "StatePlace", "StoreRows", "TableColumn", "Upgrade", "add_to"]
 
@@ -55,6 +56,12 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--column", metavar="NAME", help="the states are in this column of --table instead")
     parser.add_argument(
         "--key-column", metavar="NAME", help="the column that tells the rows of --table apart"
+    )
+    parser.add_argument(
+        "--parts",
+        choices=("store", "inline"),
+        help="also write each conversation as chat.conversation(…, parts=…) does: its parts in the store's "
+        "table of parts, or all of it in its row",
     )
     add_options(parser)
     parser.add_argument("--dry-run", action="store_true", help="only count what would be done")
@@ -93,12 +100,13 @@ def _check(args: argparse.Namespace) -> None:
         args.error("--column needs more: --store URL --table NAME --key-column NAME")
     if args.column is None and args.key_column is not None:
         args.error("--key-column goes with --column")
+    if args.parts is not None and (args.path is not None or args.column is not None):
+        args.error("--parts goes with --store, without --column: files and columns hold whole states")
     check_options(args)
 
 
 @contextmanager
 def _place(args: argparse.Namespace) -> Iterator[StatePlace]:
-
     if args.path is not None:
         if os.path.isfile(args.path):  # a named file must be a state; a folder may hold other files
             with open(args.path, "rb") as file:
@@ -111,7 +119,12 @@ def _place(args: argparse.Namespace) -> Iterator[StatePlace]:
             yield column
     else:
         with opened_store(args.store, args.table) as store:
-            yield StoreRows(store, lambda blob, key: opened_with(args, blob, key=key), args.prefix)
+            opening = partial(_opening, args)
+            yield StoreRows(store, opening, args.prefix, args.parts)
+
+
+def _opening(args: argparse.Namespace, blob: bytes, key: str) -> dict[str, Any]:
+    return opened_with(args, blob, key=key)
 
 
 def _upgrade(args: argparse.Namespace, place: StatePlace, name: str) -> str:
@@ -222,12 +235,26 @@ class StateFiles:
 
 
 class StoreRows:
-    """The conversations of a store. Each is replaced under its lease, and with compare-and-swap."""
+    """The conversations of a store. Each is replaced under its lease, and with compare-and-swap.
 
-    def __init__(self, store: Any, opening: Callable[[bytes, str], dict[str, Any]], prefix: str) -> None:
+    Args:
+        store: The store.
+        opening: Gives the codec and the binding of a blob under a key.
+        prefix: The beginning of the keys.
+        parts: "store": move parts into the store's table of parts; "inline": into the rows; None: leave them.
+    """
+
+    def __init__(
+        self,
+        store: Any,
+        opening: Callable[[bytes, str], dict[str, Any]],
+        prefix: str,
+        parts: PartsPlace | None = None,
+    ) -> None:
         self._store = store
         self._opening = opening
         self._prefix = prefix
+        self._parts = parts
         self._titled: set[str] = set()
 
     def count(self) -> int:
@@ -258,13 +285,14 @@ class StoreRows:
             if row is None:
                 return "gone"
             new = new_of(row.blob, name)
-            if not row.differs(new):
+            if not row.differs(new, place=self._parts):
                 return "current"
             if dry:
                 return "upgraded"
+            with_title = name in self._titled or None
             try:
                 with held(self._store, name):
-                    row.save(new, with_title=name in self._titled or None)
+                    row.save(new, place=self._parts, with_title=with_title)
             except TurnInProgressError:
                 return "busy"
             except StateConflictError:

@@ -24,7 +24,7 @@ from ..frontends import AISDK, PLAIN_JSON, Ask, AskError, FrontEnd, SnapshotFron
 from ..frontends.bodies import MAX_ID_CHARACTERS
 from ..frontends.plain import pending_of, result_of
 from ..state.codec import SUITE_PLAIN, UNBOUND
-from ..stores.base import AsyncLeasing, AsyncListing, AsyncStopping, AsyncStore
+from ..stores.base import AsyncLeasing, AsyncListing, AsyncParted, AsyncStopping, AsyncStore
 from .guard import checked_hosts, host_check, is_own_page
 from .history_view import TurnStatus, rows_of, shown_of, shown_pending
 from .http import (
@@ -49,7 +49,7 @@ from .runs import Run
 from .serve_limits import MAX_DIGITS, ServeLimits
 from .stateless import Revisions, StatelessApp
 
-__all__ = ["ServeApp", "serve"]
+__all__ = ["ServeApp", "place_of_parts", "serve"]
 
 _RECONNECTS: Final = frozenset({AISDK.name})
 """The front ends with clients that continue a turn by a GET."""
@@ -63,7 +63,7 @@ def serve(
     key: KeyFunction,
     frontends: Sequence[FrontEnd] = (AISDK,),
     save: Save = "checkpoint",
-    parts: PartsPlace = "inline",
+    parts: PartsPlace | None = None,
     lease_ttl: float = 10.0,
     stop_every: float = 1.0,
     limits: ServeLimits | None = None,
@@ -88,7 +88,7 @@ def serve(
     key: KeyFunction,
     frontends: Sequence[FrontEnd] = (AISDK,),
     save: Save = "checkpoint",
-    parts: PartsPlace = "inline",
+    parts: PartsPlace | None = None,
     lease_ttl: float = 10.0,
     stop_every: float = 1.0,
     limits: ServeLimits | None = None,
@@ -109,7 +109,7 @@ def serve(
             store. Raise `Refused` in it. It may be a coroutine function.
         frontends: The front ends beside plain JSON, each under its name.
         save: As for `AsyncChat.conversation`.
-        parts: As for `AsyncChat.conversation`.
+        parts: As for `AsyncChat.conversation`. None: "store" with a store that keeps parts, else "inline".
         lease_ttl: As for `AsyncChat.conversation`.
         stop_every: As for `AsyncChat.conversation`, if the store has a stop flag: a stop then reaches a turn
             that another process runs.
@@ -142,12 +142,17 @@ def serve(
                 "Signed(Keyring(key)) or Encrypted(Keyring(key)); or give serve a store"
             )
         return StatelessApp(chat, key, frontends, limits or ServeLimits(), revisions, hosts)
-    how: dict[str, Any] = {"save": save, "parts": parts, "lease_ttl": lease_ttl}
+    how: dict[str, Any] = {"save": save, "parts": place_of_parts(store, parts), "lease_ttl": lease_ttl}
     if isinstance(store, AsyncStopping):
         how["stop_every"] = stop_every
     # A store, or an option of its conversations, that does not fit is refused here, and not at each request.
     chat.conversation(store, "any", binding=None if chat.codec.suite == SUITE_PLAIN else UNBOUND, **how)
     return ServeApp(chat, store, key, tuple(frontends), how, limits or ServeLimits(), relay, hosts)
+
+
+def place_of_parts(store: AsyncStore, parts: PartsPlace | None) -> PartsPlace:
+    """Choose where the parts of a server's conversations stand. `parts`: the wish of the caller."""
+    return parts if parts is not None else "store" if isinstance(store, AsyncParted) else "inline"
 
 
 def _check_frontends(frontends: Any) -> None:

@@ -71,7 +71,7 @@ parts the table of parts. To make them yourself, run ``goaitools store init URL`
         total_tokens BIGINT,
         cost_nano_dollars BIGINT,
         stop_requested SMALLINT DEFAULT '0' NOT NULL
-    ) WITHOUT ROWID;
+    );
     CREATE TABLE goaitools_state_lease (
         key TEXT NOT NULL PRIMARY KEY,
         token VARCHAR(32) NOT NULL,
@@ -143,7 +143,7 @@ class KeyText(TypeDecorator[str]):
 
 def state_table(metadata: MetaData, name: str = "goaitools_state", schema: str | None = None) -> Table:
     """The table of a store, for the metadata of applications that migrate their database themselves."""
-    return _made(metadata, name, schema, layout.STATE_COLUMNS)
+    return _made(metadata, name, schema, layout.STATE_COLUMNS, sqlite_with_rowid=True)
 
 
 def lease_table(

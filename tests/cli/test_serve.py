@@ -150,6 +150,24 @@ def test_browsers_reach_it_under_its_own_names_only(
     assert answers == [status, 403 if status == 200 else 421]
 
 
+def test_where_parts_stand_is_chosen(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--parts goes to the page; without it the store decides."""
+    chosen: list[str | None] = []
+
+    def noted(chat: Any, store: Any, settings: Any, *, parts: str | None, **how: Any) -> Any:
+        chosen.append(parts)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("goaitools_py.serve.page.page_app.page_app", noted)
+    for given in ([], ["--parts", "store"], ["--parts", "inline"]):
+        assert main(["serve", "--demo", "--port", "0", *given]) == 0
+    assert chosen == [None, "store", "inline"]
+    assert main(["serve", "--demo", "--parts", "beside"]) == 2
+    assert "'store', 'inline'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("kind", ["sqlite", "sqlalchemy-sqlite", "postgresql", "mariadb", "redis"])
 def test_a_store_is_named_by_its_url(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

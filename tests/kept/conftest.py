@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from typing import Any
 
 import pytest
 
-from goaitools_py import Chat, Conversation, StoreUnavailableError
+from goaitools_py import PLAIN, Chat, Conversation, StoreUnavailableError
+from goaitools_py.state.parts import ELSEWHERE
+from goaitools_py.state.whole_blobs import parts_of
 from goaitools_py.states import read_history
 from goaitools_py.stores import MemoryStore, Stored, StoredHead, StoredPage, StoredPart
 from goaitools_py.testing import ScriptedBackend
@@ -228,6 +231,15 @@ def store() -> FaultyStore:
 def leasing() -> LeasingStore:
     """A store with leases."""
     return LeasingStore()
+
+
+def check_listed(head: Any, *, codec: Any = PLAIN, binding: Any = None) -> frozenset[bytes]:
+    """The names of the parts that a head lists. The store has these parts, and no others."""
+    parts = parts_of(head.blob, codec=codec, binding=binding)
+    listed = frozenset(part.digest for part in parts if part.place == ELSEWHERE)
+    assert listed == {part.name for part in head.parts}
+    assert all(hashlib.sha256(part.data).digest() == part.name for part in head.parts)
+    return listed
 
 
 def other(store: Any, *script: Any, key: str = "ada", **fields: Any) -> Conversation:

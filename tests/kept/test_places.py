@@ -31,16 +31,16 @@ class Kit:
     """A store of one kind, and conversations in it of the store's colour."""
 
     def __init__(self, place: Place, store: Any, loop: Loop) -> None:
-        self.is_async = "async" in place.kind
+        self.place, self.is_async = place, "async" in place.kind
         self.store = store
         self.face = StoreFace(store, loop)
-        self._run = loop.run
+        self.run = loop.run
 
     def conversation(self, *script: Any, key: str = "ada", **fields: Any) -> Any:
         """A conversation whose methods are called in plain code."""
         chat: Any = (AsyncChat if self.is_async else Chat)(ScriptedBackend(*script))
         made = chat.conversation(self.store, key, **fields)
-        return Plain(made, self._run) if self.is_async else made
+        return Plain(made, self.run) if self.is_async else made
 
 
 class Plain:

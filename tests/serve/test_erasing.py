@@ -1,14 +1,17 @@
-"""`DELETE` of a conversation leaves nothing of it in the store."""
+"""Where a conversation and its parts stand in the store, and that `DELETE` leaves nothing of them there."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from starlette.testclient import TestClient
 
-from goaitools_py import AsyncChat, Compactor, KeepRecentTurns, TurnLimit
+from goaitools_py import PLAIN, AsyncChat, Compactor, KeepRecentTurns, TurnLimit
+from goaitools_py.chat.kept.parts import lists_parts
 from goaitools_py.serve import Caller, serve
-from goaitools_py.stores import AsyncMemoryStore
+from goaitools_py.serve.page.page_app import PageSettings, page_app
+from goaitools_py.stores import AsyncCallableStore, AsyncMemoryStore
 from goaitools_py.testing import ScriptedBackend
 
 from ._world import World, asynchronous, said
@@ -52,6 +55,40 @@ async def test_what_stands_aside_and_the_archive_are_erased() -> None:
         assert ask("GET", HALL) == 404
         assert ask("DELETE", HALL) == 204
         assert ask("POST", f"{HALL}/turns", said("again", "m0")) == 200
+
+
+@pytest.mark.parametrize("served", ["turns", "page"])
+@pytest.mark.parametrize("parts", [None, "store", "inline"])
+@asynchronous
+async def test_parts_stand_beside_the_row_unless_it_is_asked_otherwise(parts: Any, served: str) -> None:
+    """The archive of a cut is a part. A store that keeps no parts has whole rows, and is not refused."""
+    compactor = Compactor(TurnLimit(2), KeepRecentTurns(1), retain=True)
+    inner = AsyncMemoryStore()
+
+    async def save(key: str, blob: bytes, expected: int | None) -> int:
+        return await inner.save(key, blob, expected=expected)
+
+    stores: list[Any] = [AsyncMemoryStore()]
+    if parts != "store":
+        stores.append(AsyncCallableStore(inner.load, save))
+    for store in stores:
+        chat = AsyncChat(ScriptedBackend(*["Hello."] * 8), compactor=compactor)
+        app: Any
+        if served == "page":
+            app, path = page_app(chat, store, PageSettings(), parts=parts), f"/api{HALL}/turns"
+        else:
+            app, path = serve(chat, store, key=lambda _, name: Caller(name), parts=parts), f"{HALL}/turns"
+        with TestClient(app, base_url="http://127.0.0.1:8765") as client:
+            for number in range(4):
+                assert client.post(path, json=said("Hello.", f"m{number}")).status_code == 200
+            if served == "page":
+                client.post("/conversations/hall/title", json={"title": "Kept as it was"})
+                assert len(client.get("/conversations/hall/removed").json()) > 1
+
+        kept = await (store if isinstance(store, AsyncMemoryStore) else inner).load_head("hall")
+        assert kept is not None
+        is_beside = parts != "inline" and isinstance(store, AsyncMemoryStore)
+        assert bool(kept.parts) is lists_parts(kept.blob, PLAIN) is is_beside
 
 
 @asynchronous

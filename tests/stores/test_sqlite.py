@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
+import sqlalchemy
 
-from goaitools_py import StoreUnavailableError
-from goaitools_py.stores import AsyncSQLiteStore, LeaseHeldError, SQLiteStore
+from goaitools_py import Chat, Image, StoreUnavailableError
+from goaitools_py.stores import AsyncSQLiteStore, LeaseHeldError, SQLAlchemyStore, SQLiteStore
+from goaitools_py.testing import ScriptedBackend
 
 EVERY_BYTE = bytes(range(256)) * 3 + b"\x00"
 
@@ -148,6 +152,80 @@ def test_a_lock_that_does_not_end_is_reported(tmp_path: Path) -> None:
 
         other.close()
         assert store.save("ada", b"more", expected=version) == version + 1
+
+
+# ---------------------------------------------------------------------------------- row ids, pages
+
+WITHOUT_ROW_IDS = (
+    "CREATE TABLE goaitools_state (key TEXT NOT NULL, version INTEGER NOT NULL, updated_at INTEGER NOT NULL,"
+    " blob BLOB NOT NULL, title TEXT, status TEXT, turns INTEGER, total_tokens INTEGER,"
+    " cost_nano_dollars INTEGER, stop_requested INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (key)) WITHOUT ROWID"
+)
+
+
+def _older_file(path: Path) -> None:
+    """A file whose table of conversations was made without row ids."""
+    older = sqlite3.connect(path, isolation_level=None)
+    older.execute("PRAGMA journal_mode=WAL")
+    older.execute(WITHOUT_ROW_IDS)
+    older.close()
+
+
+def _kept_in(store: Any) -> list[str]:
+    """Everything that a conversation asks of its store, with a picture beside the head."""
+    with Chat(ScriptedBackend("One.", "Two.", "Three.")) as chat:
+        conversation = chat.conversation(store, "ada", parts="store", save="checkpoint")
+        conversation.send(["Look.", Image.from_bytes(b"\x89PNG\r\n\x1a\n" + bytes(7_000))])
+        conversation.send("Again.")
+        conversation.update(title="Pictures")
+        assert len(store.load_head("ada").parts) == 1
+        chat.conversation(store, "ada").send("And whole.")
+        assert store.load_head("ada").parts == ()
+        assert [(row.key, row.title) for row in conversation.summaries("").rows] == [("ada", "Pictures")]
+        conversation.fork("bob")
+        assert [one.key for one in store.list().keys] == ["ada", "bob"]
+        chat.conversation(store, "bob").reset()
+        assert store.stop_requested("ada") is False
+        return [message.text for message in conversation.history().all_messages()]
+
+
+@pytest.mark.parametrize("over", ["sqlite3", "sqlalchemy"])
+def test_a_file_without_row_ids_is_read_and_written(tmp_path: Path, over: str) -> None:
+    """Its table stays as it is, and a conversation in it is the same as in a new file."""
+    told = []
+    for name in ("older", "newer"):
+        path = tmp_path / f"{name}.db"
+        if name == "older":
+            _older_file(path)
+        if over == "sqlite3":
+            with SQLiteStore(path) as store:
+                told.append(_kept_in(store))
+        else:
+            engine = sqlalchemy.create_engine(f"sqlite:///{path}")
+            told.append(_kept_in(SQLAlchemyStore(engine)))
+            engine.dispose()
+        with closing(sqlite3.connect(path)) as database:
+            made = database.execute("SELECT sql FROM sqlite_master WHERE name = 'goaitools_state'").fetchone()
+        assert ("WITHOUT ROWID" in made[0]) is (name == "older")
+    assert told[0] == told[1]
+    assert told[0][1::2] == ["One.", "Two.", "Three."]
+
+
+def test_a_head_of_a_page_costs_a_save_one_page(tmp_path: Path) -> None:
+    """A save writes the page of its row. A head that almost fills a page needs no page of its own."""
+    path = tmp_path / "states.sqlite3"
+    pages: dict[int, int] = {}
+    with SQLiteStore(path) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
+        for size in (300, 1_200, 3_800):
+            key = f"head-{size}"
+            version = store.save(key, bytes(size), expected=None)
+            other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            store.save(key, b"\x01" * size, expected=version)
+            (page,) = other.execute("PRAGMA page_size").fetchone()
+            log = Path(f"{path}-wal").stat().st_size - 32  # its header; then frames of 24 bytes and a page
+            pages[size] = log // (page + 24)
+
+    assert pages == dict.fromkeys(pages, 1)
 
 
 # ------------------------------------------------------------------------- settings, leases, async

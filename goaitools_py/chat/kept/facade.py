@@ -40,7 +40,7 @@ from ...types.result import CompactionReport
 from . import changes
 from .changes import KeptCompaction
 from .full_row import shows_title
-from .parts import whole_or_unreadable
+from .parts import PartsPlace, whole_or_unreadable
 from .privacy import KeptPrivacy, erasing, redacting
 from .row import Row
 from .row_calls import RowSettings
@@ -69,7 +69,6 @@ _LONG: Final = 64 * 1024
 
 Save = Literal["turn", "checkpoint"]
 Gate = Literal["queue", "reject"]
-PartsPlace = Literal["inline", "store"]
 
 
 class ConversationInfo(Value, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ from ...state.whole_blobs import parts_of
 from ...stores.base import Leasing, Parted, Stored
 from ...stores.layout import RowFacts, StoredPart, takes_facts
 from ...types.errors import LeaseHeldError, StatePartMissingError, TurnInProgressError
-from .parts import as_head, head_of, names_of, parts_in, whole_or_unreadable
+from .parts import PartsPlace, as_head, head_of, names_of, parts_in, whole_or_unreadable
 
 __all__ = ["FullRow", "held", "load_row", "row_facts", "save_new", "shows_title"]
 
@@ -78,30 +78,36 @@ class FullRow:
         """The codec and the binding, as keywords."""
         return {"codec": self._codec, "binding": self._binding}
 
-    def differs(self, new: bytes) -> bool:
-        """True if a save of this state would change the row. Reading a row with parts of its own may seal
-        them with a newer key already."""
+    def differs(self, new: bytes, *, place: PartsPlace | None = None) -> bool:
+        """True if a save of this state in this place would change the row; see `save`. Reading a row with parts
+        of its own may seal them with a newer key already."""
         if new != self.blob:
             return True
         stored, made = peek(self.saved.blob), peek(new)
         if (stored.version, stored.key_id) != (made.version, made.key_id):
             return True
-        return bool(self._kept) and names_of(self._in_parts(new), self._codec).keys() != self._kept
+        if place is None and not self._kept:
+            return False
+        return names_of(self._placed(new, place), self._codec).keys() != self._kept
 
-    def save(self, new: bytes, *, with_title: bool | None = None) -> None:
-        """Replace the state, if the row is still as it was loaded.
+    def save(self, new: bytes, *, place: PartsPlace | None = None, with_title: bool | None = None) -> None:
+        """Replace the state, if the row is still as it was loaded. One atomic step changes head and parts.
 
-        If the store has parts of the old state, it gets the parts of the new one.
-        `with_title`: True if the title is in a plain column beside the blob; None: only if the blob is plain.
+        Args:
+            new: The state.
+            place: Where its parts are kept: "store" or "inline", as for `Chat.conversation`. None: beside the
+                row if the row has parts there, else in it.
+            with_title: True if the title is in a plain column beside the blob; None: only if the blob is
+                plain.
 
         Raises `StateConflictError` if another worker saved meanwhile.
         """
         facts = _facts(new, self._codec, self._binding, with_title)
-        if not self._kept:
+        head = self._placed(new, place)
+        names = names_of(head, self._codec)
+        if not (self._kept or names):
             _save(self._store, self._key, new, self.saved.version, facts)
             return
-        head = self._in_parts(new)
-        names = names_of(head, self._codec)
         at_hand = parts_in(head, self._codec, self._binding)
         self._store.save_parts(
             self._key,
@@ -114,6 +120,10 @@ class FullRow:
             expected=self.saved.version,
             facts=facts,
         )
+
+    def _placed(self, new: bytes, place: PartsPlace | None) -> bytes:
+        is_apart = bool(self._kept) if place is None else place == "store"
+        return self._in_parts(new) if is_apart else new
 
 
 def load_row(store: Any, key: str, opening: Opening) -> FullRow | None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from ...base.values import replace
 from ...history.archive_keeping import with_joined, with_room
@@ -32,6 +32,7 @@ from ...types.errors import StateError
 
 __all__ = [
     "LOADED",
+    "PartsPlace",
     "as_head",
     "as_loaded",
     "has_new_archive",
@@ -44,6 +45,9 @@ __all__ = [
     "whole_or_unreadable",
     "with_shared_part",
 ]
+
+PartsPlace = Literal["inline", "store"]
+"""Where the parts of a conversation are kept: in its blob, or beside it."""
 
 LOADED: Final = (SEALED_HISTORY, MEDIA)
 """The kinds of parts that a turn needs. They are loaded with the head."""

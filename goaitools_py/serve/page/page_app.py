@@ -27,13 +27,14 @@ from starlette.routing import Mount, Route
 
 from ...base.values import Value
 from ...chat.async_chat import AsyncChat
-from ...chat.kept.facade import ConversationSnapshot
+from ...chat.kept.facade import ConversationSnapshot, PartsPlace
 from ...frontends import PLAIN_JSON, AskError
 from ...frontends.plain import pending_of
 from ...history.export import import_state
 from ...history.info import inspect_state
 from ...stores.base import AsyncListing, AsyncStore
 from .. import Caller, ServeLimits, serve
+from ..app import place_of_parts
 from ..guard import COOKIE, SCRIPTS, Guard, cookie_of
 from ..history_view import shown_pending
 from ..http import Handler, guarded, json_response, no_content, problem_response, read_body
@@ -87,6 +88,7 @@ def page_app(
     binding: Callable[[str], Any] = lambda key: None,
     limits: ServeLimits = _LIMITS,
     lease_ttl: float = 10.0,
+    parts: PartsPlace | None = None,
 ) -> Starlette:
     """Make the application. Its address must be the root of its host.
 
@@ -97,8 +99,9 @@ def page_app(
         binding: For sealed states: from a key to the owner of its conversation.
         limits: As for `serve`.
         lease_ttl: As for `serve`.
+        parts: As for `serve`.
     """
-    return _Page(chat, store, settings, binding, limits, lease_ttl).app
+    return _Page(chat, store, settings, binding, limits, lease_ttl, place_of_parts(store, parts)).app
 
 
 @cache
@@ -135,10 +138,13 @@ class _Page:
         binding: Callable[[str], Any],
         limits: ServeLimits,
         lease_ttl: float,
+        parts: PartsPlace,
     ) -> None:
         self._chat, self._store, self._settings = chat, store, settings
-        self._binding, self._limits = binding, limits
-        self._serve = serve(chat, store, key=self._caller, frontends=(), limits=limits, lease_ttl=lease_ttl)
+        self._binding, self._limits, self._parts = binding, limits, parts
+        self._serve = serve(
+            chat, store, key=self._caller, frontends=(), limits=limits, lease_ttl=lease_ttl, parts=parts
+        )
         one = "/conversations/{name}"
         self.app = Starlette(
             routes=[
@@ -179,7 +185,8 @@ class _Page:
         return self._conversation(key_of(request.path_params["name"]))
 
     def _conversation(self, key: str) -> AsyncConversation:
-        return self._chat.conversation(self._store, key, gate="reject", binding=self._binding(key))
+        binding = self._binding(key)
+        return self._chat.conversation(self._store, key, gate="reject", binding=binding, parts=self._parts)
 
     # ---------------------------------------------------------------------------------------- the page
 

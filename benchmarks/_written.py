@@ -1,0 +1,238 @@
+"""Databases of a benchmark's own, and meters of the bytes that they write.
+
+Owns: how a server is started on a free port and ended, and what counts as written. Must never know: who
+writes.
+
+A server that others use writes for them, too. So each server here is empty, and has one user. PostgreSQL
+refuses to run as root; then it runs as the user `postgres`.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+__all__ = ["AbsentError", "Cost", "Database", "database"]
+
+_READY_WITHIN = 60.0
+_FOLDERS = (*sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True), Path("/usr/sbin"))
+
+
+class AbsentError(Exception):
+    """The server's program is not installed."""
+
+
+class Cost(NamedTuple):
+    """Bytes that the database has written, and microseconds of CPU of the server's processes."""
+
+    written: int
+    server: float
+
+
+class Database(NamedTuple):
+    """A database and its meter.
+
+    Attributes:
+        url: For SQLAlchemy, or of Redis; the path of a file of SQLite.
+        cost: Calls a function, and gives the cost of the call to the database.
+    """
+
+    url: str
+    cost: Callable[[Callable[[], object]], Cost]
+
+
+@contextmanager
+def database(name: str) -> Iterator[Database]:
+    """An empty database of an engine: "SQLite", "PostgreSQL", "MariaDB" or "Redis". Raises `AbsentError`."""
+    with ExitStack() as stack:
+        folder = Path(tempfile.mkdtemp(prefix="goaitools-bench-"))
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        yield stack.enter_context(_ENGINES[name](folder))
+
+
+# --------------------------------------------------------------------------------------- the engines
+
+
+@contextmanager
+def _sqlite(folder: Path) -> Iterator[Database]:
+    """What is written is the write-ahead log. It is emptied before each call."""
+    path = folder / "bench.sqlite3"
+    with closing(sqlite3.connect(path, isolation_level=None)) as beside:
+        beside.execute("PRAGMA journal_mode=WAL")
+
+        def cost(act: Callable[[], object]) -> Cost:
+            busy, _, _ = beside.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            assert not busy
+            act()
+            return Cost(Path(f"{path}-wal").stat().st_size, 0.0)
+
+        yield Database(str(path), cost)
+
+
+@contextmanager
+def _postgres(folder: Path) -> Iterator[Database]:
+    """What is written is the write-ahead log, without the images of whole pages that follow a checkpoint."""
+    import psycopg
+
+    user = _owner("postgres", folder)
+    data = folder / "data"
+    made = [_program("initdb"), "-D", str(data), "-U", "postgres", "-A", "trust", "-E", "UTF8"]
+    _run([*made, "--locale=C", "--no-sync"], user, folder)
+    port = _free_port()
+    options = ["-p", str(port), "-h", "127.0.0.1", "-k", ""]
+    for setting in ("full_page_writes=off", "autovacuum=off", "checkpoint_timeout=1h", "max_wal_size=8GB"):
+        options += ["-c", setting]
+    command = [_program("postgres"), "-D", str(data), *options]
+    with _running(command, port, user, folder, signal.SIGINT) as server:
+        url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
+        with psycopg.connect(url, autocommit=True) as beside:
+
+            def total() -> int:
+                row = beside.execute("SELECT pg_current_wal_insert_lsn() - '0/0'").fetchone()
+                assert row is not None
+                return int(row[0])
+
+            yield Database(url, _difference(total, server))
+
+
+@contextmanager
+def _mariadb(folder: Path) -> Iterator[Database]:
+    """What is written is InnoDB's redo log."""
+    import pymysql
+
+    user = "root" if os.getuid() == 0 else None
+    data, port = folder / "data", _free_port()
+    as_user = [f"--user={user}"] if user else []
+    install = [_program("mariadb-install-db"), "--no-defaults", f"--datadir={data}", *as_user]
+    _run([*install, "--auth-root-authentication-method=normal", "--skip-test-db"], None, folder)
+    command = [_program("mariadbd"), "--no-defaults", f"--datadir={data}", f"--port={port}", *as_user]
+    command += ["--bind-address=127.0.0.1", f"--socket={folder / 'socket'}", f"--pid-file={folder / 'pid'}"]
+    with (
+        _running(command, port, None, folder, signal.SIGTERM) as server,
+        closing(pymysql.connect(host="127.0.0.1", port=port, user="root", autocommit=True)) as beside,
+    ):
+        cursor: Any = beside.cursor()
+        cursor.execute("CREATE DATABASE bench")
+
+        def total() -> int:
+            cursor.execute("SHOW GLOBAL STATUS LIKE 'Innodb_os_log_written'")
+            return int(cursor.fetchone()[1])
+
+        url = f"mysql+pymysql://root@127.0.0.1:{port}/bench?read_timeout=30"
+        yield Database(url, _difference(total, server))
+
+
+@contextmanager
+def _redis(folder: Path) -> Iterator[Database]:
+    """What is written is the append-only file."""
+    import redis
+
+    port = _free_port()
+    command = [_program("redis-server"), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)]
+    command += ["--save", "", "--appendonly", "yes", "--auto-aof-rewrite-percentage", "0"]
+    with _running(command, port, None, folder, signal.SIGTERM) as server:
+        url = f"redis://127.0.0.1:{port}/0"
+        with redis.Redis.from_url(url) as beside:
+
+            def total() -> int:
+                found: Any = beside.info("persistence")
+                return int(found["aof_current_size"])
+
+            yield Database(url, _difference(total, server))
+
+
+def _difference(total: Callable[[], int], server: int) -> Callable[[Callable[[], object]], Cost]:
+    """Compare before and after. `total`: all bytes so far; `server`: the number of the process."""
+
+    def cost(act: Callable[[], object]) -> Cost:
+        before, began = total(), _nanoseconds(server)
+        act()
+        took = _nanoseconds(server) - began
+        return Cost(total() - before, took / 1000)
+
+    return cost
+
+
+def _nanoseconds(server: int) -> int:
+    """CPU time of all threads of a process and its children, where Linux counts it; else 0."""
+    spent = 0
+    for task in Path(f"/proc/{server}/task").glob("*"):
+        with suppress(OSError, ValueError):  # a thread that ends meanwhile
+            spent += int((task / "schedstat").read_text().split()[0])
+            spent += sum(map(_nanoseconds, map(int, (task / "children").read_text().split())))
+    return spent
+
+
+_ENGINES = {"PostgreSQL": _postgres, "Redis": _redis, "MariaDB": _mariadb, "SQLite": _sqlite}
+
+
+# ---------------------------------------------------------------------------------------- processes
+
+
+def _program(name: str) -> str:
+    found = shutil.which(name) or next((str(f / name) for f in _FOLDERS if (f / name).exists()), None)
+    if found is None:
+        raise AbsentError(name)
+    return found
+
+
+def _owner(name: str, folder: Path) -> str | None:
+    """The user who runs a server that root may not run. The folder is that user's then."""
+    if os.getuid() != 0:
+        return None
+    try:
+        found = pwd.getpwnam(name)
+    except KeyError:
+        raise AbsentError(f"a user {name}, as root cannot run the server") from None
+    os.chown(folder, found.pw_uid, found.pw_gid)
+    return name
+
+
+def _run(command: list[str], user: str | None, folder: Path) -> None:
+    groups: Any = [] if user else None
+    subprocess.run(command, check=True, capture_output=True, user=user, extra_groups=groups, cwd=folder)
+
+
+@contextmanager
+def _running(
+    command: list[str], port: int, user: str | None, folder: Path, end: signal.Signals
+) -> Iterator[int]:
+    """A server that takes connections; gives the number of its process."""
+    groups: Any = [] if user else None
+    with (folder / "log").open("ab") as log:
+        process = subprocess.Popen(
+            command, stdout=log, stderr=log, user=user, extra_groups=groups, cwd=folder
+        )
+    try:
+        until = time.monotonic() + _READY_WITHIN
+        while not _takes_connections(port):
+            if process.poll() is not None or time.monotonic() > until:
+                raise AbsentError(f"{command[0]}: {(folder / 'log').read_text()[-500:]}")
+            time.sleep(0.05)
+        yield process.pid
+    finally:
+        process.send_signal(end)
+        process.wait(_READY_WITHIN)
+
+
+def _takes_connections(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=5.0):
+        return True
+    return False
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+    return port
