@@ -79,8 +79,10 @@ class FullRow:
         return {"codec": self._codec, "binding": self._binding}
 
     def differs(self, new: bytes, *, place: PartsPlace | None = None) -> bool:
-        """True if a save of this state in this place would change the row; see `save`. Reading a row with parts
-        of its own may seal them with a newer key already."""
+        """True if a save of this state in this place would change the row; see `save`.
+
+        Reading a row with parts of its own may seal them with a newer key already.
+        """
         if new != self.blob:
             return True
         stored, made = peek(self.saved.blob), peek(new)
