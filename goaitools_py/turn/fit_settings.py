@@ -76,7 +76,7 @@ def _key(
             if type(value) not in _SCALARS or (type(value) is str and len(value) > _LONGEST):
                 return None
             rows.append((name, repr(value)))
-    names = ()
+    names: tuple[str | None, ...] = ()
     if "tool_choice" in kept:
         names = tuple([tool.name if isinstance(tool, Tool) else None for tool in tools])
     return (id(dialect), model, bool(tools), names, len(given), *rows)

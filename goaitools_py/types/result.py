@@ -293,6 +293,8 @@ class _State:
         if result is None:
             return self
         fields = vars(result)
+        if "state" not in fields:  # a result whose fields are being set
+            return tuple.__getitem__(result, 1)
         found = fields["state"]
         if callable(found):
             found = fields["state"] = found()
