@@ -52,7 +52,7 @@ __all__ = [
     "FAN",
     "JOINED",
     "SMALL",
-    "Head",
+    "StateHead",
     "blob_size",
     "encode_head",
     "joins",
@@ -75,7 +75,7 @@ _BESIDE: Final = (SEALED_HISTORY, ARCHIVE, MEDIA)
 """The kinds of parts that a store keeps beside the head."""
 
 
-class Head(bytes):
+class StateHead(bytes):
     """A head, with the parts that are in memory. Two heads with equal bytes list the same parts.
 
     Attributes:
@@ -98,7 +98,7 @@ class Head(bytes):
         names: Mapping[bytes, int],
         codec: Codec,
         binding: Binding,
-    ) -> Head:
+    ) -> StateHead:
         """Make a head of a blob. Nothing is verified here."""
         head = cls(blob)
         head.at_hand, head.names, head.codec, head.binding = at_hand, names, codec, binding
@@ -149,17 +149,17 @@ class Head(bytes):
 
 def whole(blob: bytes) -> bytes:
     """Give a blob that can leave the conversation: without parts of the closed history elsewhere."""
-    return blob.whole if isinstance(blob, Head) else blob
+    return blob.whole if isinstance(blob, StateHead) else blob
 
 
 def blob_size(blob: bytes | bytearray | memoryview) -> int:
     """Count the bytes of a blob as a store keeps them; for a head with its parts of the closed history."""
-    return blob.size if isinstance(blob, Head) else len(blob)
+    return blob.size if isinstance(blob, StateHead) else len(blob)
 
 
 def encode_head(
     segments: Sequence[Segment], parts: Sequence[Part], *, codec: Codec, binding: Binding, limits: BlobLimits
-) -> Head:
+) -> StateHead:
     """Encode a state as a head. As `blob.encode`, with sealed segments and parts beside the blob.
 
     The limits hold for head and parts together. So the whole blob, too, is within them.
@@ -193,7 +193,7 @@ def encode_head(
         check_parts(placed, limits)  # at their place in the whole blob
     blob = blobs.encode(body, listed, codec=codec, binding=binding, limits=limits)
     check_limit("max_blob_bytes", limits.max_blob_bytes, len(blob) + beside)
-    return Head.of(blob, at_hand, names, codec, binding)
+    return StateHead.of(blob, at_hand, names, codec, binding)
 
 
 def _part_of(segment: Segment) -> Part:
