@@ -23,16 +23,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Final
 
 from msgspec.structs import force_setattr
 
 from ..base.values import replace
+from ..types.errors import StateError
 from . import blob as blobs
 from . import frames
 from .blob import Kind, Segment
-from .codec import Binding, BlobLimits, Codec, check_limit, hard_limits
+from .blob_header import HAS_DIRECTORY, read_header
+from .codec import HEADER_BYTES, SEAL_BYTES, Binding, BlobLimits, Codec, check_limit, hard_limits
 from .parts import (
     ARCHIVE,
     ELSEWHERE,
@@ -44,6 +47,7 @@ from .parts import (
     check_parts,
     packed_bytes,
     part_missing,
+    read_directory,
     sealed_for,
 )
 
@@ -71,6 +75,8 @@ JOINED: Final = 2
 """A join of two segments adds two bytes: two between entries, one between columns, and one newline goes."""
 
 _LEVELS: Final = 3
+_FLAGS: Final = 7
+"""The byte of the header that says whether a blob has a directory."""
 _BESIDE: Final = (SEALED_HISTORY, ARCHIVE, MEDIA)
 """The kinds of parts that a store keeps beside the head."""
 
@@ -89,6 +95,8 @@ class StateHead(bytes):
     names: Mapping[bytes, int]
     codec: Codec
     binding: Binding
+    directory: tuple[list[Part], int] | None = None
+    """The parts that the blob lists, and where its body begins, if they were read already."""
 
     @classmethod
     def of(
@@ -102,6 +110,23 @@ class StateHead(bytes):
         """Make a head of a blob. Nothing is verified here."""
         head = cls(blob)
         head.at_hand, head.names, head.codec, head.binding = at_hand, names, codec, binding
+        return head
+
+    @classmethod
+    def loaded(cls, blob: bytes, at_hand: Mapping[bytes, bytes], codec: Codec, binding: Binding) -> StateHead:
+        """Make a head of a blob that was loaded, and of its parts. Its list is read, and not verified: a blob
+        that cannot be read lists no parts."""
+        head = cls.of(blob, at_hand, {}, codec, binding)
+        if len(blob) < HEADER_BYTES or not blob[_FLAGS] & HAS_DIRECTORY:  # as of most blobs
+            return head
+        with suppress(StateError, KeyError):
+            header = read_header(blob)
+            end = HEADER_BYTES + SEAL_BYTES[header.suite]
+            limits, compression = hard_limits(codec), header.compression
+            head.directory = read_directory(
+                blob, end, suite=header.suite, compression=compression, limits=limits
+            )
+            head.names = {part.digest: part.kind for part in head.directory[0] if part.place == ELSEWHERE}
         return head
 
     @property
@@ -127,7 +152,7 @@ class StateHead(bytes):
                         raise frames.corrupt("the bytes of a part are not those that its digest names")
                     part = replace(part, place=INLINE, stored=data)
                 elif part.kind == SEALED_HISTORY:
-                    raise part_missing(part)
+                    raise part_missing(part.kind, part.digest)
             found.append(part)
         return tuple(found)
 
@@ -189,8 +214,8 @@ def encode_head(
         elif part.place == ELSEWHERE:
             names[part.digest] = part.kind
         listed.append(part)
-    if placed:
-        check_parts(placed, limits)  # at their place in the whole blob
+    if len(history) < len(placed):
+        check_parts(placed, limits)  # `encode` checks the history; the others at their place in a whole blob
     blob = blobs.encode(body, listed, codec=codec, binding=binding, limits=limits)
     check_limit("max_blob_bytes", limits.max_blob_bytes, len(blob) + beside)
     return StateHead.of(blob, at_hand, names, codec, binding)

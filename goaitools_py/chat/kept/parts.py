@@ -71,16 +71,13 @@ def head_of(
         StatePartMissingError: The head lists a part of these kinds that is not there.
     """
     loaded = {part.name: bytes(part.data) for part in found.parts}
-    listed = _listed(found.blob, codec)
-    for part in listed:
+    head = StateHead.loaded(bytes(found.blob), loaded, codec, binding)
+    for name in head.names.keys() - loaded.keys():
         # The list is not verified, so it may be damaged. Then no part is missing.
-        is_missing = part.digest not in loaded and (kinds is None or part.kind in kinds)
-        if is_missing and _is_readable(found.blob, codec, binding):
-            raise part_missing(part)
-    names = {part.digest: part.kind for part in listed}
+        if (kinds is None or head.names[name] in kinds) and _is_readable(found.blob, codec, binding):
+            raise part_missing(head.names[name], name)
     # A loaded part that the head does not list counts, too: the next save drops it.
-    kept = frozenset(names) | loaded.keys()
-    return StateHead.of(bytes(found.blob), loaded, names, codec, binding), kept
+    return head, frozenset(head.names) | loaded.keys()
 
 
 def _listed(blob: bytes, codec: Codec) -> list[Part]:
