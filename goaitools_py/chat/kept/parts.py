@@ -187,6 +187,8 @@ def parts_in(blob: bytes, codec: Codec, binding: Any) -> Mapping[bytes, bytes]:
 def has_new_archive(head: StateHead, kept: Collection[bytes]) -> bool:
     """True if a part of the archive is at hand that the store does not keep: a cut has made it, or the blob
     was whole."""
+    if ARCHIVE not in head.names.values():  # as of most heads
+        return False
     return any(name not in kept and head.names.get(name) == ARCHIVE for name in head.at_hand)
 
 
