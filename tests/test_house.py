@@ -21,7 +21,7 @@ TOP = 5
 """Files at the top: `__init__`, `__main__`, and three doors."""
 FILES = 444
 """424 of them, 19 for the rules of hosts: the views of three provider APIs, and the simulated hosts, and
-`state.heads`: a closed history in parts."""
+`state.apart`: a closed history in parts."""
 SHORT, SHORT_LINES = 10, 60
 """How many files may have fewer lines than that."""
 ARROWS = 109
@@ -29,7 +29,7 @@ LEVELS = 11
 DOORS = {"history": 22, "state": 16, "backends": 13}
 """Files of a room that other rooms import from. Every other room has at most `FEW_DOORS`. The 13th of
 `backends` is `host_rules`: a turn learns the rules of a host, and does not know any provider API. The 16th of
-`state` is `heads`: a kept conversation saves a head and its parts apart."""
+`state` is `apart`: a kept conversation saves a head and its parts apart."""
 FEW_DOORS = 12
 CLASSES = 16
 """Names that more than one class has."""

@@ -19,9 +19,9 @@ from ..base.values import Value, field
 from ..open_turn import journal
 from ..open_turn.meter import next_tokens, server_window
 from ..open_turn.steps import failure_of
+from ..state.apart import blob_size
 from ..state.blob_header import peek
 from ..state.codec import PLAIN, SUITE_PLAIN, SUITES, BlobLimits, Codec
-from ..state.heads import blob_size
 from ..state.letters import ASSISTANT, EVENT, SYSTEM, TOOL, USER
 from ..state.parts import ARCHIVE, MEDIA, Part
 from ..state.records import dollars_of, turn_ref, usage_of

@@ -120,7 +120,7 @@ class Segment(Value, frozen=True, kw_only=True, eq=False):
         stored: Its bytes as they stand in a blob with the compression byte `compression`.
         media: The media that its entries name by references, or None.
         added: How many bytes its entries grow by when all media are put back.
-        part: The same bytes as a part, if a head lists it or was made with it; see `heads`.
+        part: The same bytes as a part, if a head lists it or was made with it; see `apart`.
     """
 
     _unshown = frozenset({"stored", "media", "part", "_raw", "_blob", "_head", "_unmarked"})

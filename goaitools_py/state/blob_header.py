@@ -98,7 +98,7 @@ def may_take_long(blob: bytes, *, unknown: bool = False) -> bool:
     """
     if len(blob) < HEADER_BYTES or blob[:4] != MAGIC:
         return False
-    # The header of a `heads.Head` says nothing of the history in its parts, which are read with it.
+    # The header of an `apart.StateHead` says nothing of the history in its parts, which are read with it.
     if getattr(blob, "size", 0) > _LONG_BYTES // 8:
         return True
     if blob[5] == SUITE_AES_256_GCM:

@@ -203,7 +203,7 @@ def packed_bytes(part: Part, codec: Codec, binding: Binding) -> bytes | memoryvi
     if not part.digest:
         return part.stored  # a new part, not protected yet
     if not part.stored:
-        raise part_missing(part)
+        raise part_missing(part.kind, part.digest)
     # A store that keeps parts beside the blobs may give the part of another conversation, or an old one.
     if hashlib.sha256(part.stored).digest() != part.digest:
         raise frames.corrupt(f"a part (kind {part.kind}) does not have the bytes that its digest names")
@@ -212,11 +212,11 @@ def packed_bytes(part: Part, codec: Codec, binding: Binding) -> bytes | memoryvi
     return _part_codec(codec).open_part(_named(part), bytes(part.stored), binding)
 
 
-def part_missing(part: Part) -> StatePartMissingError:
+def part_missing(kind: int, name: bytes) -> StatePartMissingError:
     """The error of a listed part that is not there."""
-    digest = part.digest.hex()
+    digest = name.hex()
     return StatePartMissingError(
-        f"a part of the conversation (kind {part.kind}, {digest[:16]}) is not in the blob and was not found "
+        f"a part of the conversation (kind {kind}, {digest[:16]}) is not in the blob and was not found "
         "where the blob came from; load the conversation with conversation.state(), or attach the part",
         digest=digest,
     )
@@ -298,6 +298,9 @@ def read_directory(
         StateVersionError: It lists no part; this release never writes an empty directory.
         StateTooLargeError: It lists more parts than `max_segments`.
     """
+    known: tuple[list[Part], int] | None = getattr(source, "directory", None)
+    if known is not None:  # of a head whose list was read before; see `apart`
+        return known
     (count,), at = read_varints(source, at, 1)
     if not count:
         raise frames.newer("a directory without parts", "at least one")

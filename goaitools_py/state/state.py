@@ -15,12 +15,12 @@ import msgspec
 
 from ..base.values import Value, field, replace
 from ..types.errors import StateAuthError, StateError, StateProviderError
+from . import apart
 from . import blob as blobs
-from . import heads
+from .apart import JOINED, StateHead, encode_head, joins, sealed_history
 from .blob import Kind, Segment
 from .closed_turns import ClosedTurn, with_few_numbers
 from .codec import PLAIN, BlobLimits, Codec, check_limit, hard_limits, refused, soft_limits
-from .heads import JOINED, Head, encode_head, joins, sealed_history
 from .media import Media, Medium, cut_out
 from .media_rows import Written, media_of, resolved, with_rows
 from .parts import MEDIA, SEALED_HISTORY, Part
@@ -80,7 +80,7 @@ class ConversationState(Value, frozen=True, kw_only=True):
     later: tuple[Segment, ...] = ()
     """Segments of a later release that this one may ignore, kept byte for byte."""
     is_apart: bool = False
-    """True if it is written as a head, with its parts beside it; see `heads`."""
+    """True if it is written as a head, with its parts beside it; see `apart`."""
     parts: tuple[Part, ...] = ()
     """Archive, media, and parts that a later release added, in the blob or elsewhere; carried unopened."""
 
@@ -115,7 +115,7 @@ def with_turn(state: ConversationState, turn: ClosedTurn) -> ConversationState:
     if not turn.entries:
         return state
     sealed, hot = state.sealed, state.hot
-    if hot is not None and hot.raw_len >= (heads.SMALL if state.is_apart else SEAL_BYTES):
+    if hot is not None and hot.raw_len >= (apart.SMALL if state.is_apart else SEAL_BYTES):
         sealed, hot = (_with_part if state.is_apart else _with_sealed)(sealed, hot), None
     behind = () if hot is None else (hot,)
     column = turn_columns([turn.record])
@@ -205,7 +205,7 @@ def _rebuilt_in_parts(state: ConversationState, turns: Sequence[ClosedTurn]) -> 
     piles: list[_Pile] = []
     hot = _Pile()
     for turn in turns[at:]:
-        if hot.raw_len >= heads.SMALL:
+        if hot.raw_len >= apart.SMALL:
             sizes = [*[each.raw_len for each in kept], *[pile.raw_len for pile in piles]]
             for _ in range(joins(sizes, hot.raw_len)):
                 older = piles.pop() if piles else _Pile.of(kept.pop())
@@ -277,7 +277,7 @@ def dump_state(
     limits: BlobLimits | None = None,
     seen: dict[bytes, Part] | None = None,
 ) -> bytes:
-    """Encode a state as a blob, or as a `Head` if it is apart. Raises `StateTooLargeError` beyond `limits`.
+    """Encode a state as a blob, or as a head if it is apart. Raises `StateTooLargeError` beyond `limits`.
 
     `seen`: the parts of new media by their digests. Give the same dict with each state of a turn: then a
     medium is encrypted once, and a store of parts saves it once.
@@ -358,7 +358,7 @@ def load_state(
             expected=wire,
             found=meta.wire,
         )
-    if isinstance(blob, Head) and parts:
+    if isinstance(blob, StateHead) and parts:
         parts = blob.placed(parts)
     sealed: list[Segment] = []
     if parts and parts[0].kind == SEALED_HISTORY:
@@ -393,7 +393,7 @@ def load_state(
         inbox=inbox,
         open=opened,
         later=tuple(later),
-        is_apart=isinstance(blob, Head),
+        is_apart=isinstance(blob, StateHead),
         parts=parts,
     )
 

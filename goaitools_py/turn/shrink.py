@@ -42,7 +42,7 @@ from ..history.rewrite.cut import (
 )
 from ..history.rewrite.rewritten import is_signed
 from ..open_turn.meter import gauge_of
-from ..state.heads import blob_size
+from ..state.apart import blob_size
 from ..state.state import ConversationState, closed_entries
 from ..types.errors import CheckpointError, StateTooLargeError
 from ..types.events import Compacted

@@ -263,16 +263,16 @@ class ChatResult(tuple[str, bytes], Generic[T]):
     # The tuple's own second item may be a state that is not made yet.
 
     def __iter__(self) -> Iterator[Any]:
-        return iter((self.text, self.state))
+        return iter((tuple.__getitem__(self, 0), self.state))
 
     def __getitem__(self, at: Any) -> Any:
-        return (self.text, self.state)[at]
+        return tuple(self)[at]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, tuple) and (self.text, self.state) == tuple(other)
+        return isinstance(other, tuple) and tuple(self) == tuple(other)
 
     def __hash__(self) -> int:
-        return hash((self.text, self.state))
+        return hash(tuple(self))
 
     def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, Any]]:
         # The arguments of `__new__` for a copy, here or in another process. Then the other fields are set.
@@ -285,7 +285,7 @@ def state_bytes(result: ChatResult[Any]) -> int:
     return getattr(found, "size", None) or len(found)
 
 
-class _State:
+class _MadeLater:
     """The `state` of a result. A function in its place makes the state when it is read first; its attribute
     `size` is the number of stored bytes."""
 
@@ -293,7 +293,7 @@ class _State:
         if result is None:
             return self
         fields = vars(result)
-        if "state" not in fields:  # a result whose fields are being set
+        if "state" not in fields:  # the result is being made
             return tuple.__getitem__(result, 1)
         found = fields["state"]
         if callable(found):
@@ -304,7 +304,7 @@ class _State:
         vars(result)["state"] = state
 
 
-ChatResult.state = _State()  # type: ignore[assignment]
+ChatResult.state = _MadeLater()  # type: ignore[assignment]
 
 
 def _money(amount: Decimal | None) -> float | None:

@@ -26,7 +26,7 @@ from goaitools_py import Approve, AsyncChat, Chat, ModelSettings, ToolContext, T
 from goaitools_py.backends.base import BackendError, ModelRequest, ResponseHead
 from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.sim import Prompt, Reply, SimServer
-from goaitools_py.state import heads
+from goaitools_py.state import apart
 from goaitools_py.states import inspect_state
 from goaitools_py.stores import SQLiteStore
 from goaitools_py.turn.edges import async_edge
@@ -322,7 +322,7 @@ class KeptConversation:
             fields["on_event"] = lambda _: None
         chat: Any = (AsyncChat if job["is_async"] else Chat)(Provider(job, report), **fields)
         kept = AwaitedStore(store) if job["is_async"] else store
-        heads.SMALL = 150  # so that its short history has parts
+        apart.SMALL = 150  # so that its short history has parts
         self._conversation: Any = chat.conversation(kept, KEY, save="checkpoint", parts=job["parts"])
 
     def _do(self, method: str, *args: Any, **fields: Any) -> Any:

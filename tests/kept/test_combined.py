@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
-from goaitools_py import Chat, Compactor, KeepRecentTurns, MessageLimit, StoreUnavailableError, TurnError
+from goaitools_py import (
+    Chat,
+    Compactor,
+    Image,
+    KeepRecentTurns,
+    MessageLimit,
+    StoreUnavailableError,
+    TurnError,
+)
 from goaitools_py.stores import SQLiteStore, Stored
 from goaitools_py.stores.layout import combines
 from goaitools_py.testing import ScriptedBackend
@@ -81,6 +90,9 @@ CALLS = {
     "store": ["lease_and_load_head", "save_parts_and_release"],
 }
 
+LOOK = ["Hello?", Image.from_bytes(b"\x89PNG\r\n\x1a\n" + random.Random(1).randbytes(7_000))]
+"""A message with a part: a conversation without parts is saved as with ``parts="inline"``."""
+
 Parts = Literal["inline", "store"]
 beside = pytest.mark.parametrize("parts", CALLS)
 
@@ -116,7 +128,7 @@ def test_a_turn_is_two_calls(store: Counted, parts: Parts) -> None:
     """With ``save="turn"`` and no tools nothing else is asked of the store."""
     chat = Chat(ScriptedBackend("One.", "Two."))
 
-    assert chat.conversation(store, "ada", parts=parts).send("Hello?").text == "One."
+    assert chat.conversation(store, "ada", parts=parts).send(LOOK).text == "One."
     assert chat.conversation(store, "ada", parts=parts).send("Again?").text == "Two."
 
     assert store.calls == CALLS[parts] * 2
@@ -128,7 +140,7 @@ def test_a_turn_is_two_calls(store: Counted, parts: Parts) -> None:
 def test_checkpoints_keep_the_lease(store: Counted, parts: Parts) -> None:
     """Only the last save of a turn gives the lease back."""
     chat = Chat(ScriptedBackend("One."))
-    chat.conversation(store, "ada", save="checkpoint", parts=parts).send("Hello?")
+    chat.conversation(store, "ada", save="checkpoint", parts=parts).send(LOOK)
 
     assert [store.calls[0], store.calls[-1]] == CALLS[parts]
     assert set(store.calls[1:-1]) == {"save" if parts == "inline" else "save_parts"}
@@ -198,7 +210,7 @@ def test_a_step_of_ones_own_is_not_passed_by_with_parts(
 ) -> None:
     """The same for a conversation with parts. One without goes on with the combined steps."""
     with kind(tmp_path / "states.sqlite3") as store:
-        Chat(ScriptedBackend("One.")).conversation(store, "ada", parts="store").send("Hello?")
+        Chat(ScriptedBackend("One.")).conversation(store, "ada", parts="store").send(LOOK)
 
         assert getattr(store, counted) == 1
         assert not combines(store, in_parts=True)

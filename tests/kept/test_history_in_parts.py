@@ -27,7 +27,7 @@ from goaitools_py.backends.base import BackendError
 from goaitools_py.chat.kept import row_parts
 from goaitools_py.chat.kept.full_row import load_row
 from goaitools_py.seal import Encrypted, Key, Keyring, Signed
-from goaitools_py.state import heads
+from goaitools_py.state import apart
 from goaitools_py.state.parts import ELSEWHERE, MEDIA, SEALED_HISTORY
 from goaitools_py.state.whole_blobs import parts_of, rewrap, verify_state
 from goaitools_py.states import read_history
@@ -43,7 +43,7 @@ PARTED = [kind for kind in KINDS if not kind.startswith("callable")]
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heads, "SMALL", 150)
+    monkeypatch.setattr(apart, "SMALL", 150)
 
 
 @pytest.fixture(params=PARTED)

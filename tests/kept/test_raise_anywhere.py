@@ -19,7 +19,7 @@ import pytest
 
 import goaitools_py
 from goaitools_py import Chat, event, tool
-from goaitools_py.state import heads
+from goaitools_py.state import apart
 from goaitools_py.state.parts import ELSEWHERE
 from goaitools_py.state.whole_blobs import parts_of
 from goaitools_py.states import inspect_state, state_messages
@@ -139,7 +139,7 @@ def test_an_exit_at_any_line_loses_and_doubles_nothing(
     kept: Threads, save: str, parts: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It comes out unchanged; the redelivered turn ends, paid once, with all that was said, once."""
-    monkeypatch.setattr(heads, "SMALL", 1)
+    monkeypatch.setattr(apart, "SMALL", 1)
     tracer = Tracer()
     world = World(kept, save, parts)
     with tracer():

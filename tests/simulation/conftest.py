@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from goaitools_py.state import heads
+from goaitools_py.state import apart
 
 
 @pytest.fixture(autouse=True)
 def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The conversations of a run are short. With ``parts="store"`` they have many parts all the same."""
-    monkeypatch.setattr(heads, "SMALL", 150)
+    monkeypatch.setattr(apart, "SMALL", 150)
 
 
 @pytest.fixture(autouse=True)

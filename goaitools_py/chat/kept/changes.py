@@ -14,7 +14,7 @@ from typing import Final
 from ...base.values import replace
 from ...history.branch import fork_state, rewind_state, undo_cut
 from ...history.info import refs_of
-from ...state.heads import whole
+from ...state.apart import whole
 from ...state.state import dump_state, load_state, new_state
 from ...state.whole_blobs import rewrap
 from ...turn.flow import Clock, Emit, Flow, computed

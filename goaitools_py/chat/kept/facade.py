@@ -24,9 +24,9 @@ from ...history.additions import check_update, update_state
 from ...history.info import StateInfo, inspect_state, pending_calls
 from ...history.redact.matching import Finder, Match
 from ...history.turns import History, read_history
+from ...state.apart import blob_size
 from ...state.blob_header import may_take_long
 from ...state.codec import Codec
-from ...state.heads import blob_size
 from ...state.state import closed_turns, load_state
 from ...stores.layout import MAX_KEY_BYTES
 from ...tools import refuse_without_deps

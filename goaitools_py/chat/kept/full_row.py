@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
+from ...state.apart import StateHead
 from ...state.blob_header import peek
 from ...state.codec import PLAIN, SUITE_PLAIN, Codec
-from ...state.heads import Head
 from ...state.parts import ELSEWHERE
 from ...state.records import Meta, usage_of
 from ...state.state import dump_state, hard_limits, load_state
@@ -47,7 +47,7 @@ class FullRow:
         self._codec: Codec = opened.get("codec", PLAIN)
         self._binding = opened.get("binding")
         self._kept: frozenset[bytes] = frozenset()
-        self._head: Head | None = None
+        self._head: StateHead | None = None
         self.blob = bytes(found.blob)
         self.saved = found
         if isinstance(store, Parted) and self._has_parts_elsewhere():

@@ -21,9 +21,9 @@ from typing import Any, Final, Literal
 
 from ...base.values import replace
 from ...history.archive_keeping import with_joined, with_room
+from ...state.apart import StateHead
 from ...state.blob_header import HAS_DIRECTORY
 from ...state.codec import HEADER_BYTES, Codec
-from ...state.heads import Head
 from ...state.parts import ARCHIVE, ELSEWHERE, INLINE, MEDIA, SEALED_HISTORY, Part, part_missing
 from ...state.state import dump_state, hard_limits, load_state
 from ...state.whole_blobs import outline, parts_of
@@ -59,7 +59,7 @@ _FLAGS: Final = 7
 
 def head_of(
     found: StoredHead, codec: Codec, binding: Any, *, kinds: Collection[int] | None = None
-) -> tuple[Head, frozenset[bytes]]:
+) -> tuple[StateHead, frozenset[bytes]]:
     """Give the loaded head, and the names of all parts that the store keeps of it.
 
     The head is not opened here, and the bytes of the parts are not compared with their names: its reader
@@ -75,16 +75,13 @@ def head_of(
         StatePartMissingError: The head lists a part of these kinds that is not there.
     """
     loaded = {part.name: bytes(part.data) for part in found.parts}
-    listed = _listed(found.blob, codec)
-    for part in listed:
+    head = StateHead.loaded(bytes(found.blob), loaded, codec, binding)
+    for name in head.names.keys() - loaded.keys():
         # The list is not verified, so it may be damaged. Then no part is missing.
-        is_missing = part.digest not in loaded and (kinds is None or part.kind in kinds)
-        if is_missing and _is_readable(found.blob, codec, binding):
-            raise part_missing(part)
-    names = {part.digest: part.kind for part in listed}
+        if (kinds is None or head.names[name] in kinds) and _is_readable(found.blob, codec, binding):
+            raise part_missing(head.names[name], name)
     # A loaded part that the head does not list counts, too: the next save drops it.
-    kept = frozenset(names) | loaded.keys()
-    return Head.of(bytes(found.blob), loaded, names, codec, binding), kept
+    return head, frozenset(head.names) | loaded.keys()
 
 
 def _listed(blob: bytes, codec: Codec) -> list[Part]:
@@ -101,7 +98,7 @@ def _listed(blob: bytes, codec: Codec) -> list[Part]:
 def names_of(blob: bytes, codec: Codec) -> Mapping[bytes, int]:
     """Give the kinds of the parts that a blob lists and that are not in it, by name. They are not verified;
     bytes that are no blob list no parts."""
-    if isinstance(blob, Head):
+    if isinstance(blob, StateHead):
         return blob.names
     return {part.digest: part.kind for part in _listed(blob, codec)}
 
@@ -119,7 +116,7 @@ def whole_or_unreadable(blob: bytes) -> bytes:
 
     Raises `StateError` if one of its parts cannot be used.
     """
-    if not isinstance(blob, Head):
+    if not isinstance(blob, StateHead):
         return blob
     try:
         return blob.whole
@@ -134,7 +131,7 @@ class _WholeLater:
 
     __slots__ = ("_head",)
 
-    def __init__(self, head: Head) -> None:
+    def __init__(self, head: StateHead) -> None:
         self._head = head
 
     def __call__(self) -> bytes:
@@ -147,7 +144,7 @@ class _WholeLater:
 
 def later_whole(blob: bytes) -> Any:
     """Give a blob for a `ChatResult`, which makes it whole when it is read."""
-    return _WholeLater(blob) if isinstance(blob, Head) else blob
+    return _WholeLater(blob) if isinstance(blob, StateHead) else blob
 
 
 def made_whole(error: BaseException | None) -> None:
@@ -155,7 +152,7 @@ def made_whole(error: BaseException | None) -> None:
     while error is not None:
         for name in ("state", "base"):
             blob = getattr(error, name, None)
-            if isinstance(blob, Head):
+            if isinstance(blob, StateHead):
                 with suppress(StateError):  # it can still be loaded here
                     setattr(error, name, blob.whole)
         error = error.__cause__
@@ -163,7 +160,7 @@ def made_whole(error: BaseException | None) -> None:
 
 def as_head(blob: bytes, codec: Codec, binding: Any) -> bytes:
     """Give a whole blob as a head. A blob that cannot be one is given unchanged: it is saved whole."""
-    if isinstance(blob, Head) or not blob:
+    if isinstance(blob, StateHead) or not blob:
         return blob
     try:
         state = load_state(blob, codec=codec, binding=binding)
@@ -177,10 +174,10 @@ def as_head(blob: bytes, codec: Codec, binding: Any) -> bytes:
 
 def as_loaded(blob: bytes) -> bytes:
     """Give a saved head with the parts at hand that a turn loads."""
-    if not isinstance(blob, Head) or ARCHIVE not in blob.names.values():
+    if not isinstance(blob, StateHead) or ARCHIVE not in blob.names.values():
         return blob
     at_hand = {name: data for name, data in blob.at_hand.items() if blob.names[name] in LOADED}
-    return Head.of(bytes(blob), at_hand, blob.names, blob.codec, blob.binding)
+    return StateHead.of(bytes(blob), at_hand, blob.names, blob.codec, blob.binding)
 
 
 def parts_in(blob: bytes, codec: Codec, binding: Any) -> Mapping[bytes, bytes]:
@@ -188,16 +185,18 @@ def parts_in(blob: bytes, codec: Codec, binding: Any) -> Mapping[bytes, bytes]:
     found = parts_of(blob, codec=codec, binding=binding)
     inline = {part.digest: bytes(part.stored) for part in found if part.place == INLINE}
     # A head has parts in it if a handle has saved the blob whole.
-    return {**inline, **blob.at_hand} if isinstance(blob, Head) else inline
+    return {**inline, **blob.at_hand} if isinstance(blob, StateHead) else inline
 
 
-def has_new_archive(head: Head, kept: Collection[bytes]) -> bool:
+def has_new_archive(head: StateHead, kept: Collection[bytes]) -> bool:
     """True if a part of the archive is at hand that the store does not keep: a cut has made it, or the blob
     was whole."""
+    if ARCHIVE not in head.names.values():  # as of most heads
+        return False
     return any(name not in kept and head.names.get(name) == ARCHIVE for name in head.at_hand)
 
 
-def part_with_room(head: Head) -> bytes | None:
+def part_with_room(head: StateHead) -> bytes | None:
     """Name the stored part that a new part of the archive of a head may join; None: no part has room."""
     try:
         parts = head.placed(parts_of(head, codec=head.codec, binding=head.binding))
@@ -207,7 +206,7 @@ def part_with_room(head: Head) -> bytes | None:
     return None if part is None else part.digest
 
 
-def with_shared_part(head: Head, stored: bytes) -> bytes:
+def with_shared_part(head: StateHead, stored: bytes) -> bytes:
     """Join the new part of the archive of a head with the part that `part_with_room` named.
 
     `stored`: the bytes of the named part. Gives the same head if they are damaged.

@@ -20,7 +20,7 @@ from ...base.values import replace
 from ...history.export import export_state
 from ...history.redact.matching import Match
 from ...history.redact.redaction import RedactedPlace, Redaction, redact_state
-from ...state.heads import whole
+from ...state.apart import whole
 from ...state.state import load_state
 from ...turn.flow import Flow, computed
 from ...types.errors import StateConflictError, StateError

@@ -23,7 +23,7 @@ import msgspec
 from ...base.values import replace
 from ...history.info import refs_of
 from ...history.rebase import begun_at, holds_state, rebase_state
-from ...state.heads import blob_size
+from ...state.apart import blob_size
 from ...state.records import digest8
 from ...state.state import dump_state, hard_limits, load_state, new_state
 from ...stores.layout import MAX_KEY_BYTES

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
-from ...state.heads import Head, whole
+from ...state.apart import StateHead, whole
 from ...state.records import Meta
 from ...state.state import load_state
 from ...state.whole_blobs import attach
@@ -246,7 +246,7 @@ class RowParts(RowLease):
         settings = self.settings
         # A blob that cannot be a head is saved whole; the parts that it lists are those of the archive.
         names = names_of(blob, settings.codec)
-        at_hand = blob.at_hand if isinstance(blob, Head) else {}
+        at_hand = blob.at_hand if isinstance(blob, StateHead) else {}
         lacking = names.keys() - self._kept_parts
         if not lacking <= at_hand.keys() | self._at_hand.keys():
             self._take_stored()
@@ -286,7 +286,7 @@ class RowParts(RowLease):
         The reason may be that this program may not make the table of parts. Then a paid turn is saved whole
         all the same, and so are all later ones of this process.
         """
-        if not isinstance(blob, Head) or blob.names.keys() <= self._kept_parts:
+        if not isinstance(blob, StateHead) or blob.names.keys() <= self._kept_parts:
             return None
         try:
             found = blob.whole
@@ -323,7 +323,7 @@ class RowParts(RowLease):
         if self._form is not None and self._form[0] == blob:
             return self._form[1]
         head = as_head(blob, settings.codec, settings.binding)
-        if isinstance(head, Head) and has_new_archive(head, self._kept_parts):
+        if isinstance(head, StateHead) and has_new_archive(head, self._kept_parts):
             name = part_with_room(head)
             if name is not None:
                 with suppress(Exception):  # a paid turn is saved whether or not its record shares a part

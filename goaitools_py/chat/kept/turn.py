@@ -23,7 +23,7 @@ from typing import Any, Final
 from ...base.values import replace
 from ...history.additions import append_messages
 from ...open_turn import turn_ids
-from ...state.heads import whole
+from ...state.apart import whole
 from ...state.state import load_state
 from ...turn.engine import TurnEngine
 from ...turn.fallback import FallbackTurn, engine_of

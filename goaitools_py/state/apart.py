@@ -23,16 +23,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Final
 
 from msgspec.structs import force_setattr
 
 from ..base.values import replace
+from ..types.errors import StateError
 from . import blob as blobs
 from . import frames
 from .blob import Kind, Segment
-from .codec import Binding, BlobLimits, Codec, check_limit, hard_limits
+from .blob_header import HAS_DIRECTORY, read_header
+from .codec import HEADER_BYTES, SEAL_BYTES, Binding, BlobLimits, Codec, check_limit, hard_limits
 from .parts import (
     ARCHIVE,
     ELSEWHERE,
@@ -44,6 +47,7 @@ from .parts import (
     check_parts,
     packed_bytes,
     part_missing,
+    read_directory,
     sealed_for,
 )
 
@@ -52,7 +56,7 @@ __all__ = [
     "FAN",
     "JOINED",
     "SMALL",
-    "Head",
+    "StateHead",
     "blob_size",
     "encode_head",
     "joins",
@@ -71,11 +75,13 @@ JOINED: Final = 2
 """A join of two segments adds two bytes: two between entries, one between columns, and one newline goes."""
 
 _LEVELS: Final = 3
+_FLAGS: Final = 7
+"""The byte of the header that says whether a blob has a directory."""
 _BESIDE: Final = (SEALED_HISTORY, ARCHIVE, MEDIA)
 """The kinds of parts that a store keeps beside the head."""
 
 
-class Head(bytes):
+class StateHead(bytes):
     """A head, with the parts that are in memory. Two heads with equal bytes list the same parts.
 
     Attributes:
@@ -89,6 +95,8 @@ class Head(bytes):
     names: Mapping[bytes, int]
     codec: Codec
     binding: Binding
+    directory: tuple[list[Part], int] | None = None
+    """The parts that the blob lists, and where its body begins, if they were read already."""
 
     @classmethod
     def of(
@@ -98,10 +106,27 @@ class Head(bytes):
         names: Mapping[bytes, int],
         codec: Codec,
         binding: Binding,
-    ) -> Head:
+    ) -> StateHead:
         """Make a head of a blob. Nothing is verified here."""
         head = cls(blob)
         head.at_hand, head.names, head.codec, head.binding = at_hand, names, codec, binding
+        return head
+
+    @classmethod
+    def loaded(cls, blob: bytes, at_hand: Mapping[bytes, bytes], codec: Codec, binding: Binding) -> StateHead:
+        """Make a head of a blob that was loaded, and of its parts. Its list is read, and not verified: a blob
+        that cannot be read lists no parts."""
+        head = cls.of(blob, at_hand, {}, codec, binding)
+        if len(blob) < HEADER_BYTES or not blob[_FLAGS] & HAS_DIRECTORY:  # as of most blobs
+            return head
+        with suppress(StateError, KeyError):
+            header = read_header(blob)
+            end = HEADER_BYTES + SEAL_BYTES[header.suite]
+            limits, compression = hard_limits(codec), header.compression
+            head.directory = read_directory(
+                blob, end, suite=header.suite, compression=compression, limits=limits
+            )
+            head.names = {part.digest: part.kind for part in head.directory[0] if part.place == ELSEWHERE}
         return head
 
     @property
@@ -127,7 +152,7 @@ class Head(bytes):
                         raise frames.corrupt("the bytes of a part are not those that its digest names")
                     part = replace(part, place=INLINE, stored=data)
                 elif part.kind == SEALED_HISTORY:
-                    raise part_missing(part)
+                    raise part_missing(part.kind, part.digest)
             found.append(part)
         return tuple(found)
 
@@ -149,17 +174,17 @@ class Head(bytes):
 
 def whole(blob: bytes) -> bytes:
     """Give a blob that can leave the conversation: without parts of the closed history elsewhere."""
-    return blob.whole if isinstance(blob, Head) else blob
+    return blob.whole if isinstance(blob, StateHead) else blob
 
 
 def blob_size(blob: bytes | bytearray | memoryview) -> int:
     """Count the bytes of a blob as a store keeps them; for a head with its parts of the closed history."""
-    return blob.size if isinstance(blob, Head) else len(blob)
+    return blob.size if isinstance(blob, StateHead) else len(blob)
 
 
 def encode_head(
     segments: Sequence[Segment], parts: Sequence[Part], *, codec: Codec, binding: Binding, limits: BlobLimits
-) -> Head:
+) -> StateHead:
     """Encode a state as a head. As `blob.encode`, with sealed segments and parts beside the blob.
 
     The limits hold for head and parts together. So the whole blob, too, is within them.
@@ -189,11 +214,11 @@ def encode_head(
         elif part.place == ELSEWHERE:
             names[part.digest] = part.kind
         listed.append(part)
-    if placed:
-        check_parts(placed, limits)  # at their place in the whole blob
+    if len(history) < len(placed):
+        check_parts(placed, limits)  # `encode` checks the history; the others at their place in a whole blob
     blob = blobs.encode(body, listed, codec=codec, binding=binding, limits=limits)
     check_limit("max_blob_bytes", limits.max_blob_bytes, len(blob) + beside)
-    return Head.of(blob, at_hand, names, codec, binding)
+    return StateHead.of(blob, at_hand, names, codec, binding)
 
 
 def _part_of(segment: Segment) -> Part:

@@ -10,10 +10,10 @@ import pytest
 
 from goaitools_py.base.values import replace
 from goaitools_py.seal import BlobLimits, Encrypted, Key, Keyring, Plain, Signed
-from goaitools_py.state import heads
+from goaitools_py.state import apart
+from goaitools_py.state.apart import StateHead, joins
 from goaitools_py.state.closed_turns import ClosedTurn, Iteration, TurnRecord
 from goaitools_py.state.codec import PLAIN, hard_limits
-from goaitools_py.state.heads import Head, joins
 from goaitools_py.state.parts import ELSEWHERE, SEALED_HISTORY
 from goaitools_py.state.state import (
     ConversationState,
@@ -51,7 +51,7 @@ def sealed(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 @pytest.fixture
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heads, "SMALL", 150)
+    monkeypatch.setattr(apart, "SMALL", 150)
 
 
 def turn(number: int, size: int = 100) -> ClosedTurn:
@@ -87,13 +87,13 @@ def grown(turns: list[ClosedTurn], **how: Any) -> ConversationState:
     return state
 
 
-def head_of(state: ConversationState, **sealed: Any) -> Head:
+def head_of(state: ConversationState, **sealed: Any) -> StateHead:
     found = dump_state(state, **sealed)
-    assert isinstance(found, Head)
+    assert isinstance(found, StateHead)
     return found
 
 
-def history(names: Head) -> list[bytes]:
+def history(names: StateHead) -> list[bytes]:
     """The names of the parts with history, oldest first."""
     parts = parts_of(bytes(names), codec=names.codec, binding=names.binding)
     assert all(part.place == ELSEWHERE for part in parts)
@@ -135,7 +135,7 @@ def test_parts_are_joined_as_the_rule_says(seed: int) -> None:
         count = joins(sizes, new)
         assert count == as_the_rule_says(sizes, new)
         joined = new + sum(sizes[len(sizes) - count :]) + 2 * count
-        assert not count or joined <= heads.CAP
+        assert not count or joined <= apart.CAP
         sizes[len(sizes) - count :] = [joined]
         written, total = written + joined, total + new
 
@@ -191,7 +191,7 @@ def test_a_history_in_parts_is_the_same_history(sealed: dict[str, Any]) -> None:
         assert verify_state(whole, **sealed) == ()
         assert SEALED_HISTORY not in {part.kind for part in parts_of(whole, **sealed)}
         assert closed_turns(load_state(whole, **sealed)) == closed_turns(plain)
-        state = load_state(Head.of(bytes(head), kept, head.names, **sealed), **sealed)
+        state = load_state(StateHead.of(bytes(head), kept, head.names, **sealed), **sealed)
         assert closed_turns(state) == closed_turns(plain)
         assert b",\n".join(state.history()) == b",\n".join(plain.history())
         assert state.history_bytes() == plain.history_bytes()
@@ -205,8 +205,8 @@ def test_a_loaded_part_is_carried(sealed: dict[str, Any], monkeypatch: pytest.Mo
     head = head_of(grown([turn(number) for number in range(5)]), **sealed)
     state = load_state(head, **sealed)
     made: list[int] = []
-    compress = heads.frames.compress
-    monkeypatch.setattr(heads.frames, "compress", lambda *of: made.append(len(of[0])) or compress(*of))
+    compress = apart.frames.compress
+    monkeypatch.setattr(apart.frames, "compress", lambda *of: made.append(len(of[0])) or compress(*of))
 
     again = head_of(replace(state, hot=None), **sealed)
 
@@ -244,8 +244,8 @@ def test_a_whole_blob_becomes_a_head(sealed: dict[str, Any]) -> None:
 
 def test_a_segment_beyond_the_largest_part_stays_in_the_body(monkeypatch: pytest.MonkeyPatch) -> None:
     """And so do all later ones, because parts come first in the order of the history."""
-    monkeypatch.setattr(heads, "SMALL", 150)
-    monkeypatch.setattr(heads, "MAX_PART_BYTES", 2_000)
+    monkeypatch.setattr(apart, "SMALL", 150)
+    monkeypatch.setattr(apart, "MAX_PART_BYTES", 2_000)
     turns = [turn(1), turn(2), turn(3, 3_000), turn(4), turn(5)]
 
     head = head_of(grown(turns))
@@ -315,7 +315,7 @@ def test_a_new_key_seals_the_parts_anew() -> None:
     head = head_of(grown([picture(2), *[turn(number) for number in range(9)]]), codec=old, binding=binding)
 
     state = load_state(
-        Head.of(bytes(head), head.at_hand, head.names, both, binding), codec=both, binding=binding
+        StateHead.of(bytes(head), head.at_hand, head.names, both, binding), codec=both, binding=binding
     )
     first, second = (head_of(state, codec=both, binding=binding) for _ in range(2))
 
@@ -323,7 +323,7 @@ def test_a_new_key_seals_the_parts_anew() -> None:
     assert first.names == second.names
     new = Encrypted(Keyring(KEY))
     found = load_state(
-        Head.of(bytes(first), first.at_hand, first.names, new, binding), codec=new, binding=binding
+        StateHead.of(bytes(first), first.at_hand, first.names, new, binding), codec=new, binding=binding
     )
     assert closed_turns(found) == closed_turns(state)
 
@@ -334,13 +334,13 @@ def test_parts_of_another_owner_are_refused() -> None:
     codec = CODECS["encrypted"][0]
     head = head_of(grown([turn(number) for number in range(5)]), codec=codec, binding={"user": "ada"})
     name = history(head)[0]
-    other = heads.Part(
+    other = apart.Part(
         kind=SEALED_HISTORY, entries=2, raw_len=10, stored_len=len(head.at_hand[name]), digest=name,
         stored=head.at_hand[name], suite=0x21,
     )  # fmt: skip
 
     with pytest.raises(StateAuthError):
-        heads.sealed_history(other, codec, {"user": "bea"})
+        apart.sealed_history(other, codec, {"user": "bea"})
 
 
 @pytest.mark.usefixtures("_small")
@@ -351,11 +351,11 @@ def test_missing_and_spoilt_parts(sealed: dict[str, Any]) -> None:
         data = head.at_hand[name]
         spoilt = {**head.at_hand, name: data[:-1] + bytes([data[-1] ^ 1])}
         with pytest.raises(StateCorruptError):
-            load_state(Head.of(bytes(head), spoilt, head.names, **sealed), **sealed)
+            load_state(StateHead.of(bytes(head), spoilt, head.names, **sealed), **sealed)
     for name in history(head):
         rest = {other: data for other, data in head.at_hand.items() if other != name}
         with pytest.raises(StatePartMissingError) as caught:
-            load_state(Head.of(bytes(head), rest, head.names, **sealed), **sealed)
+            load_state(StateHead.of(bytes(head), rest, head.names, **sealed), **sealed)
         assert caught.value.digest == name.hex()
     with pytest.raises(StatePartMissingError):
         load_state(bytes(head), **sealed)
