@@ -381,6 +381,16 @@ def test_settings_are_judged_once(seed: int, monkeypatch: pytest.MonkeyPatch) ->
     assert len(fit_settings._answers) == fit_settings._MOST_ANSWERS
 
 
+@pytest.mark.parametrize(("first", "second"), [(1, 1.0), (1.0, True), (0.0, -0.0), ("1", 1)])
+def test_equal_settings_that_are_written_in_other_ways_are_others(first: Any, second: Any) -> None:
+    """A request has the setting as it was given."""
+    dialect = OpenAIChatDialect()
+    for value in (first, second, first):
+        kept = {"temperature": value}
+        found = fit_settings.fit_settings(dialect, {}, kept, model="gpt-4o", tools=())
+        assert repr(found.settings["temperature"]) == repr(value)
+
+
 def _counting(kind: Any, asked: list[object]) -> Any:
     def request(dialect: Any, parts: Any) -> Any:
         asked.append(parts)
