@@ -99,7 +99,6 @@ class Facade(ABC, Generic[_B]):
         # With fallbacks any of the chat's providers may have written the state.
         foreign = "convert" if self._fallbacks else "raise"
         self._defaults = {"tool_threads": self._is_async, "on_foreign_state": foreign, **given}
-        self._usual = resolve(self._defaults, {})
         self._default_tools = self._usable_tools(given.get("tools"))
 
     def __repr__(self) -> str:
@@ -372,7 +371,7 @@ class Facade(ABC, Generic[_B]):
         from ..open_turn.inbox import split_preamble
 
         given = given_options(options, fields)
-        resolved = resolve(self._defaults, given, self._usual)
+        resolved = resolve(self._defaults, given)
         stream = stream or resolved.on_event is not None
         watch: Watch | None = logging_watch(self._log_content)
         preamble, messages = split_preamble(resolved.system, _new_messages(resolved))

@@ -22,7 +22,7 @@ from ..tools import Tool
 
 __all__ = ["fit_settings"]
 
-_MOST_ANSWERS: Final = 64
+_MOST_JUDGEMENTS: Final = 64
 _LONGEST: Final = 1024
 """Characters. A setting with a longer text is judged each time."""
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
@@ -46,23 +46,23 @@ def fit_settings(
     key = _key(dialect, given, kept, model, tools)
     if key is None:
         return _fitted(dialect, given, kept, model=model, tools=tools)
-    answer = _answers.get(key)
+    answer = _judgements.get(key)
     if answer is None:
-        answer = _Answer(dialect, _fitted(dialect, given, kept, model=model, tools=tools))
-        while len(_answers) >= _MOST_ANSWERS:
-            _answers.pop(next(iter(_answers), key), None)  # another thread may have been here first
-        _answers[key] = answer
+        answer = _Judgement(dialect, _fitted(dialect, given, kept, model=model, tools=tools))
+        while len(_judgements) >= _MOST_JUDGEMENTS:
+            _judgements.pop(next(iter(_judgements), key), None)  # another thread may have been here first
+        _judgements[key] = answer
     return answer.fitted
 
 
-class _Answer(NamedTuple):
+class _Judgement(NamedTuple):
     """`dialect` keeps the object alive, so that Python does not reuse its id, which is in the key."""
 
     dialect: Dialect
     fitted: Fitted
 
 
-_answers: dict[tuple[object, ...], _Answer] = {}
+_judgements: dict[tuple[object, ...], _Judgement] = {}
 
 
 def _key(

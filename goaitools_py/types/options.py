@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
-from ..base.values import Given, Value, replace
+from ..base.values import Given, Value
 from . import option_help as checks
 from .messages import Message, Part
 from .option_help import CHAT_NAMES, misplaced_option, unknown_option
@@ -589,15 +589,9 @@ def handed_settings(
     return frozenset(base.given()) - frozenset(own.given())
 
 
-def resolve(defaults: Mapping[str, Any], given: Mapping[str, Any], usual: Resolved | None = None) -> Resolved:
-    """Merge a call's options over a chat's defaults; settings, limits and timeouts field by field.
-
-    `usual`: the defaults, merged with a call that gives nothing. Most calls give a message only, and need no
-    other merge.
-    """
+def resolve(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> Resolved:
+    """Merge a call's options over a chat's defaults; settings, limits and timeouts field by field."""
     check_options(given)
-    if usual is not None and given.keys().isdisjoint(_BY_FIELD):
-        return replace(usual, **given)
     merged = {**DEFAULTS, **defaults, **given}
     for name in _BY_FIELD:
         if name in given and name in defaults:

@@ -96,9 +96,11 @@ class Wire:
         said = {
             "max_retries": 0,
             "idempotency_key": "",
+            "follow_redirects": False,
             "timeout": httpx2.Timeout(5),
-            "headers": {},
-        } | options
+            **options,
+            "headers": {"X-Stainless-Raw-Response": "stream", **options.get("headers", {})},
+        }
         found: list[Any] = []
 
         async def run() -> None:

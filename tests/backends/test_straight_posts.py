@@ -182,7 +182,7 @@ def test_a_head_goes_out_with_its_body(
 ) -> None:
     """Nothing is held back while an answer is read. Only the head of a post is held back at all."""
     inner: Any = AsyncInner() if is_async else Inner()
-    stream: Any = async_pool._Stream(inner) if is_async else deadlines._Stream(inner)
+    stream: Any = async_pool._ShardStream(inner) if is_async else deadlines._Stream(inner)
 
     async def done(act: Any) -> None:
         if is_async:
@@ -211,4 +211,4 @@ def test_the_connections_of_a_backend_hold_heads(kind: str, sim: Any) -> None:
         async with ShardedClient(trust_env=False) as pools:
             return (await pools.get(url)).extensions["network_stream"]
 
-    assert isinstance(asyncio.run(stream()), (async_pool._Stream, deadlines._Stream))
+    assert isinstance(asyncio.run(stream()), (async_pool._ShardStream, deadlines._Stream))

@@ -358,7 +358,7 @@ def test_settings_are_judged_once(seed: int, monkeypatch: pytest.MonkeyPatch) ->
     """The answer is the one that a dialect gives when it is asked again."""
     rng = random.Random(seed)
     print(seed)
-    monkeypatch.setattr(fit_settings, "_answers", {})
+    monkeypatch.setattr(fit_settings, "_judgements", {})
     asked: list[object] = []
     dialects = [
         _counting(kind, asked)() for kind in (OpenAIChatDialect, OpenAIResponsesDialect, AnthropicDialect)
@@ -378,7 +378,17 @@ def test_settings_are_judged_once(seed: int, monkeypatch: pytest.MonkeyPatch) ->
         fit_settings.fit_settings(dialect, given, kept, model=model, tools=tools)
         is_plain = not any(isinstance(value, list) for value in (*given.values(), *kept.values()))
         assert is_plain == (not asked), number
-    assert len(fit_settings._answers) == fit_settings._MOST_ANSWERS
+    assert len(fit_settings._judgements) == fit_settings._MOST_JUDGEMENTS
+
+
+@pytest.mark.parametrize(("first", "second"), [(1, 1.0), (1.0, True), (0.0, -0.0), ("1", 1)])
+def test_equal_settings_that_are_written_in_other_ways_are_others(first: Any, second: Any) -> None:
+    """A request has the setting as it was given."""
+    dialect = OpenAIChatDialect()
+    for value in (first, second, first):
+        kept = {"temperature": value}
+        found = fit_settings.fit_settings(dialect, {}, kept, model="gpt-4o", tools=())
+        assert repr(found.settings["temperature"]) == repr(value)
 
 
 def _counting(kind: Any, asked: list[object]) -> Any:

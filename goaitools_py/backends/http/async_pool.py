@@ -124,7 +124,7 @@ class ShardedClient(httpx2.AsyncClient):
         return _sharded({**options, "proxy": proxy})
 
 
-class _Stream(httpcore2.AsyncNetworkStream):
+class _ShardStream(httpcore2.AsyncNetworkStream):
     """A connection. The head of a post goes out together with its body, as in `deadlines`."""
 
     def __init__(self, inner: httpcore2.AsyncNetworkStream) -> None:
@@ -149,7 +149,7 @@ class _Stream(httpcore2.AsyncNetworkStream):
     ) -> httpcore2.AsyncNetworkStream:
         if self._held:
             await self.write(b"", timeout)
-        return _Stream(await self._inner.start_tls(ssl_context, server_hostname, timeout))
+        return _ShardStream(await self._inner.start_tls(ssl_context, server_hostname, timeout))
 
     def get_extra_info(self, info: str) -> Any:
         return self._inner.get_extra_info(info)
@@ -158,15 +158,15 @@ class _Stream(httpcore2.AsyncNetworkStream):
         await self._inner.aclose()
 
 
-class _Network(httpcore2.AnyIOBackend):
-    """Opens connections of the class `_Stream`."""
+class _ShardNetwork(httpcore2.AnyIOBackend):
+    """Opens connections of the class `_ShardStream`."""
 
     async def connect_tcp(self, *args: Any, **given: Any) -> httpcore2.AsyncNetworkStream:
-        return _Stream(await super().connect_tcp(*args, **given))
+        return _ShardStream(await super().connect_tcp(*args, **given))
 
 
-class _Transport(httpx2.AsyncHTTPTransport):
-    """An `httpx2.AsyncHTTPTransport` over `_Network`, without a proxy.
+class _ShardHTTP(httpx2.AsyncHTTPTransport):
+    """An `httpx2.AsyncHTTPTransport` over `_ShardNetwork`, without a proxy.
 
     The pool of a transport has no public name. If a later `httpx2` does not have it under this name, the
     transport works as it is, with two writes for each post.
@@ -182,7 +182,7 @@ class _Transport(httpx2.AsyncHTTPTransport):
                 keepalive_expiry=limits.keepalive_expiry,
                 http1=options.get("http1", True),
                 http2=options.get("http2", False),
-                network_backend=_Network(),
+                network_backend=_ShardNetwork(),
             )
 
 
@@ -199,7 +199,7 @@ def _sharded(options: dict[str, Any]) -> ShardedTransport:
         keepalive_expiry=limits.keepalive_expiry,
     )
     shards = _MAX_SHARDS if limits.max_connections is None else min(_MAX_SHARDS, limits.max_connections)
-    made: Any = httpx2.AsyncHTTPTransport if "proxy" in options else _Transport
+    made: Any = httpx2.AsyncHTTPTransport if "proxy" in options else _ShardHTTP
     return ShardedTransport(lambda: made(**{**options, "limits": part}), max(1, shards))
 
 

@@ -134,7 +134,7 @@ def _genuine(kind: type[Any]) -> Any:
     return send if of[0] == of[1] else None
 
 
-_SENDS: Final = (_genuine(httpx2.Client), _genuine(httpx2.AsyncClient))
+_SENDS: Final = frozenset({_genuine(httpx2.Client), _genuine(httpx2.AsyncClient)} - {None})
 
 
 def lone_transport(client: Any, head: Head) -> Any:
