@@ -252,9 +252,14 @@ class Story:
             assert refused <= MOST_REPAIRS + 1, place.refused
             if not isinstance(outcome, TurnError):
                 break
-        seen = unmarked_history(place.sim.requests[-1])
         assert not isinstance(outcome, TurnError), f"{outcome!r} at {place.name} after {place.refused}"
+        seen = unmarked_history(place.sim.requests[-1])
         outcome = self.turn(place, **fields)
+        if "thinking_removed" in {warning.code for warning in outcome.warnings}:
+            # The turn before took up a waiting call with other tools, so its thinking goes only now. A host
+            # may need it, and say so.
+            seen = unmarked_history(place.sim.requests[-1])
+            outcome = self.turn(place, **fields)
         assert not isinstance(outcome, TurnError), f"{outcome!r} at {place.name} after {place.refused}"
         assert (place.refused, len(place.sim.requests)) == ([], 1), "what was learned is forgotten"
         if not unmarked_history(place.sim.requests[-1]).startswith(seen.rstrip(b"]")):
