@@ -242,7 +242,8 @@ class Story:
         At times no tools are offered, although the history has calls. A call that waits is answered before,
         or denied by the message.
         """
-        if pending_calls(self.state or b"") and self.draw.random() < 0.5:
+        waited = bool(pending_calls(self.state or b""))
+        if waited and self.draw.random() < 0.5:
             self.answer(place)
         fields: dict[str, Any] = {"tools": []} if self.draw.random() < 0.2 else {}
         for _ in range(MOST_TURNS):
@@ -253,13 +254,13 @@ class Story:
             if not isinstance(outcome, TurnError):
                 break
         assert not isinstance(outcome, TurnError), f"{outcome!r} at {place.name} after {place.refused}"
+        if waited:
+            # The turn that took up a waiting call may have gone without thinking. So what the host wants of
+            # thinking is learned in the turn behind it.
+            outcome = self.turn(place, **fields)
+            assert not isinstance(outcome, TurnError), f"{outcome!r} at {place.name} after {place.refused}"
         seen = unmarked_history(place.sim.requests[-1])
         outcome = self.turn(place, **fields)
-        if "thinking_removed" in {warning.code for warning in outcome.warnings}:
-            # The turn before took up a waiting call with other tools, so its thinking goes only now. A host
-            # may need it, and say so.
-            seen = unmarked_history(place.sim.requests[-1])
-            outcome = self.turn(place, **fields)
         assert not isinstance(outcome, TurnError), f"{outcome!r} at {place.name} after {place.refused}"
         assert (place.refused, len(place.sim.requests)) == ([], 1), "what was learned is forgotten"
         if not unmarked_history(place.sim.requests[-1]).startswith(seen.rstrip(b"]")):
