@@ -49,8 +49,8 @@ SETTINGS = {
     "openai-responses": ModelSettings(reasoning_effort="low"),
     "anthropic": ModelSettings(thinking_budget_tokens=1024, max_output_tokens=4096),
 }
-MOST_REPAIRS = 3
-"""Requests that one turn may send again after a refusal."""
+MOST_REPAIRS = 4
+"""Requests that one turn may send again after a refusal: three forms, and one without signed thinking."""
 MOST_TURNS = 2
 """Small turns at a host until one is answered: a long history may need more repairs than one turn has."""
 STEPS = (
