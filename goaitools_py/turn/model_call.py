@@ -408,9 +408,9 @@ class _Remedies:
         Each guess is tried once, on the rules that the server's words have named, not on an earlier guess.
         """
         ledger = self._ledger
+        is_own = not getattr(ledger.dialect, "host", "")
         if self._guesses is None:
             # The provider's own host is the strictest. Servers that need more want it beside calls of tools.
-            is_own = not getattr(ledger.dialect, "host", "")
             most = 1 if is_own else len(GUESSES) if self._has_calls() else 2
             self._guesses, self._named = [GUESSES[0], _NO_SIGNED, *GUESSES[1:most]], ledger.tried.rules
         while self._guesses:
@@ -418,6 +418,8 @@ class _Remedies:
             if guess == _NO_SIGNED:
                 # Servers check signatures of each other's thinking, and not all say so.
                 if not ledger.tried.has_unsigned and _unsign(ledger):
+                    if not is_own:  # only the provider's own host drops thinking of the open turn by itself
+                        _unsign(ledger)
                     return True
             elif self._view(guess, on=self._named):
                 return True
@@ -454,7 +456,7 @@ class _Remedies:
 
 
 _NO_SIGNED: Final = ""
-"""Stands among the guesses for a request without the signed thinking of the closed turns."""
+"""Stands among the guesses for a request without signed thinking."""
 
 _MOST_VIEWS: Final = 3
 """The most requests of a turn that are repeated in another form."""

@@ -39,6 +39,7 @@ from goaitools_py.states import (
 )
 from goaitools_py.testing import Raw, ScriptedBackend, check_history
 
+from ..conftest import Simulator
 from ..history._damage import Words, damaged
 from ..history._lenient import HABITS, base_history, dumped, is_form, lenient
 from ._reading import call_ids, result_ids, results, users
@@ -334,6 +335,42 @@ def test_signed_thinking_is_not_sent_behind_a_change_that_a_model_reads(
     assert _thoughts(state_messages(result.state)[: len(history)]) == _thoughts(history)
     assert "view_changed" in codes(result)
     assert len(sim.requests) == 3
+
+
+@pytest.mark.parametrize("wire", ["anthropic"])
+@pytest.mark.parametrize("is_open", [False, True], ids=["closed", "open"])
+def test_thinking_of_another_server_goes_although_no_words_name_it(
+    face: Any, run: Any, wire: str, is_open: bool, scores: Any
+) -> None:
+    """A gateway says "Bad request" alone, to a history with two causes: other members, and signatures."""
+    messages = habitual(wire, "responses passed back whole")
+    thought = {"type": "thinking", "thinking": "Hm.", "signature": "deepseek-1"}
+    messages[1]["content"].insert(0, thought)
+    given = state_from_messages(wire, messages)
+    if is_open:
+        words = Words(wire)
+        arguments = '{"team":"Red"}'
+        said, (call,) = words.user("The score of Red?"), words.calls("c9", arguments=arguments)
+        call = call.replace(b'"look"', b'"get_score"').replace(
+            b'[{"', json.dumps([thought])[:-1].encode() + b',{"', 1
+        )
+        asked = JournalCall(id="c9", name="get_score", arguments=arguments)
+        opened = OpenTurn(
+            at=0, entries=(*said, call), iterations=(Iteration(roles="ua"),), messages=2, calls=(asked,)
+        )
+        before = load_state(given)
+        given = dump_state(replace(before, open=opened, meta=replace(before.meta, signed=True)))
+    with Simulator(rules="litellm", vague=True) as gateway:
+        gateway.wire, gateway.is_other = wire, True
+        chat = face.on(gateway, tools=[scores.get_score])
+        result = chat.resume(given) if is_open else run(chat, given, user="What is my name?")
+        after = run(chat, result.state, user="Sure?")
+
+        assert {"view_changed", "thinking_removed"} <= set(codes(result))
+        assert "deepseek-1" not in json.dumps(state_messages(result.state))
+        assert [len(request.problems) > 0 for request in gateway.requests][-2:] == [False, False]
+        assert len(gateway.requests) <= 5
+        assert codes(after) == []
 
 
 @pytest.mark.parametrize("wire", ["anthropic"])

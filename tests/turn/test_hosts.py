@@ -49,8 +49,8 @@ SETTINGS = {
     "openai-responses": ModelSettings(reasoning_effort="low"),
     "anthropic": ModelSettings(thinking_budget_tokens=1024, max_output_tokens=4096),
 }
-MOST_REPAIRS = 3
-"""Requests that one turn may send again after a refusal."""
+MOST_REPAIRS = 4
+"""Requests that one turn may send again after a refusal: three forms, and one without signed thinking."""
 MOST_TURNS = 2
 """Small turns at a host until one is answered: a long history may need more repairs than one turn has."""
 STEPS = (
@@ -242,7 +242,8 @@ class Story:
         At times no tools are offered, although the history has calls. A call that waits is answered before,
         or denied by the message.
         """
-        if pending_calls(self.state or b"") and self.draw.random() < 0.5:
+        waited = bool(pending_calls(self.state or b""))
+        if waited and self.draw.random() < 0.5:
             self.answer(place)
         fields: dict[str, Any] = {"tools": []} if self.draw.random() < 0.2 else {}
         for _ in range(MOST_TURNS):
@@ -252,8 +253,13 @@ class Story:
             assert refused <= MOST_REPAIRS + 1, place.refused
             if not isinstance(outcome, TurnError):
                 break
-        seen = unmarked_history(place.sim.requests[-1])
         assert not isinstance(outcome, TurnError), f"{outcome!r} at {place.name} after {place.refused}"
+        if waited:
+            # The turn that took up a waiting call may have gone without thinking. So what the host wants of
+            # thinking is learned in the turn behind it.
+            outcome = self.turn(place, **fields)
+            assert not isinstance(outcome, TurnError), f"{outcome!r} at {place.name} after {place.refused}"
+        seen = unmarked_history(place.sim.requests[-1])
         outcome = self.turn(place, **fields)
         assert not isinstance(outcome, TurnError), f"{outcome!r} at {place.name} after {place.refused}"
         assert (place.refused, len(place.sim.requests)) == ([], 1), "what was learned is forgotten"

@@ -127,6 +127,9 @@ _MEMBERS: Final[Mapping[str, frozenset[str]]] = {
     "reasoning": frozenset({"type", "id", "summary", "content", "encrypted_content", "status"}),
 }
 
+_OF_PARTS: Final = "efmpx"
+"""The letters that change the content of a message or an output."""
+
 _TEXTS: Final = frozenset({"input_text", "output_text", "text"})
 _OUT: Final = frozenset({"output_text", "refusal"})
 _IN: Final = frozenset({"input_text", "input_image", "input_file", "input_audio"})
@@ -338,7 +341,7 @@ def _item(edit: Edit, view: Mapping[str, Any], kind: str, frame: ItemFrame) -> b
         edit.put("role", b'"system"', "rewritten")
     if "p" in letters and not frame.is_own:
         _plain(edit, view, kind)
-    if kind in GIVEN or kind in OUTPUTS or kind == "assistant":
+    if frame.has(_OF_PARTS) and (kind in GIVEN or kind in OUTPUTS or kind == "assistant"):
         member = "output" if kind in OUTPUTS else "content"
         if _said(edit, view.get(member), member, kind, frame):
             return True

@@ -60,6 +60,9 @@ _NEEDLES: Final = {
 }
 """An item without these bytes keeps to the rule."""
 
+_RENAMES: Final[frozenset[Change]] = frozenset({"left_out", "rewritten", "tool_renamed"})
+"""The changes that may give an item another type, role or name. Behind the others it is not read again."""
+
 _USERS: Final = b'{"role":"user"'
 _DOT: Final = b'{"type":"message","role":"assistant","content":[{"type":"output_text","text":"."}]}'
 _PLAIN_DOT: Final = b'{"type":"message","role":"assistant","content":"."}'
@@ -169,7 +172,8 @@ class _Walked(Walk):
             if view is not None:
                 log: list[Change] = []
                 entry = item_view(entry, view, log, self._frame)
-                view = view if not log or not entry else object_in(entry)
+                if entry and not _RENAMES.isdisjoint(log):
+                    view = object_in(entry)
                 kind = kind_of(view) if view is not None else kind
         if not entry:
             self._has_gap = True
