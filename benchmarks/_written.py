@@ -69,10 +69,11 @@ def _sqlite(folder: Path) -> Iterator[Database]:
     """What is written is the write-ahead log. It is emptied before each call."""
     path = folder / "bench.sqlite3"
     with closing(sqlite3.connect(path, isolation_level=None)) as beside:
-        beside.execute("PRAGMA journal_mode=WAL")
+        beside.execute("PRAGMA journal_mode=WAL").fetchall()
+        beside.execute("SELECT 1 FROM sqlite_master").fetchall()  # else its first checkpoint fails as busy
 
         def cost(act: Callable[[], object]) -> Cost:
-            busy, _, _ = beside.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            [(busy, _, _)] = beside.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             assert not busy
             act()
             return Cost(Path(f"{path}-wal").stat().st_size, 0.0)
