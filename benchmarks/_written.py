@@ -69,10 +69,11 @@ def _sqlite(folder: Path) -> Iterator[Database]:
     """What is written is the write-ahead log. It is emptied before each call."""
     path = folder / "bench.sqlite3"
     with closing(sqlite3.connect(path, isolation_level=None)) as beside:
-        beside.execute("PRAGMA journal_mode=WAL")
+        beside.execute("PRAGMA journal_mode=WAL").fetchall()
+        beside.execute("SELECT 1 FROM sqlite_master").fetchall()  # else its first checkpoint fails as busy
 
         def cost(act: Callable[[], object]) -> Cost:
-            busy, _, _ = beside.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            [(busy, _, _)] = beside.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             assert not busy
             act()
             return Cost(Path(f"{path}-wal").stat().st_size, 0.0)
@@ -96,7 +97,16 @@ def _postgres(folder: Path) -> Iterator[Database]:
     command = [_program("postgres"), "-D", str(data), *options]
     with _running(command, port, user, folder, signal.SIGINT) as server:
         url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
-        with psycopg.connect(url, autocommit=True) as beside:
+        until = time.monotonic() + _READY_WITHIN
+        while True:  # it takes connections before it can serve them
+            try:
+                beside = psycopg.connect(url, autocommit=True)
+                break
+            except psycopg.OperationalError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.05)
+        with beside:
 
             def total() -> int:
                 row = beside.execute("SELECT pg_current_wal_insert_lsn() - '0/0'").fetchone()
@@ -141,6 +151,7 @@ def _redis(folder: Path) -> Iterator[Database]:
     port = _free_port()
     command = [_program("redis-server"), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)]
     command += ["--save", "", "--appendonly", "yes", "--auto-aof-rewrite-percentage", "0"]
+    command += ["--appendfsync", "no"]  # else a write may wait for the sync of another turn's
     with _running(command, port, None, folder, signal.SIGTERM) as server:
         url = f"redis://127.0.0.1:{port}/0"
         with redis.Redis.from_url(url) as beside:

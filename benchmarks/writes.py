@@ -77,10 +77,10 @@ def run(*, short: bool = False) -> Report:
         title='Written by a kept turn: kilobytes (1,000 bytes), with parts="inline" and parts="store"',
         method="a server of its own for each store; PostgreSQL: its log by pg_current_wal_insert_lsn(), with "
         "full_page_writes off; Redis: its append-only file; MariaDB: Innodb_os_log_written; SQLite: its log, "
-        f"whole pages; {corpus().source}; mean of {turns} turns of one message and one reply each, after one "
-        "turn that is not counted and writes all of it; both kinds in turns, and of both the CPU time of the "
-        "client's process, with the model in it, and of the server's processes"
-        + (f"; not measured: {', '.join(away)}" if away else ""),
+        f"whole pages; {corpus().source}; mean of {turns} turns of one message and one reply each, at "
+        f"{SIZES[0]} messages 10 turns of each conversation, after one that is not counted and writes all of "
+        "it; both kinds in turns, and of both the CPU time of the client's process, with the model in it, "
+        "and of the server's processes" + (f"; not measured: {', '.join(away)}" if away else ""),
         figures=figures,
     )
 
@@ -89,12 +89,13 @@ def _measured(at: Database, store: Any, size: int, turns: int) -> dict[str, Meas
     blob = state_from_messages("openai", history_of(size))
     talk = Talk(size)
     with Chat(WIRES["openai"].backend(talk)) as chat:
-        kept = {way: chat.conversation(store, f"{way}-{size}", parts=way) for way in WAYS}
         found = {way: Measured([], [], []) for way in WAYS}
-        for conversation in kept.values():
-            store.save(conversation.key, blob, expected=None)
-            conversation.send(talk.question())
         for number in range(turns):
+            if number % max(10, size // 5) == 0:
+                kept = {way: chat.conversation(store, f"{way}-{size}-{number}", parts=way) for way in WAYS}
+                for conversation in kept.values():
+                    store.save(conversation.key, blob, expected=None)
+                    conversation.send(talk.question())
             question, place = talk.question(), talk.place
             for way in WAYS if number % 2 else reversed(WAYS):
                 talk.place = place  # both hear the same reply
