@@ -389,7 +389,13 @@ class SQLSteps:
             return (yield commands)
         except NoTableError:
             pass
-        yield from self.make_tables(role)
+        try:
+            yield from self.make_tables(role)
+        except StoreUnavailableError:
+            if self._sql.is_local:
+                raise
+            # The answer of one of them may be lost. Make them again: what is there stays.
+            yield from self.make_tables(role)
         try:
             return (yield commands)
         except NoTableError as exc:
