@@ -51,7 +51,7 @@ class Finder:
         self._search = match.search if isinstance(match, re.Pattern) else None
         self.suspects: Callable[[Iterable[str]], Iterable[str]] | None = None
         if self._literal is not None:
-            self.suspects = partial(filter, _suspects(self._literal).search)
+            self.suspects = partial(_suspected, _suspects(self._literal).search)
         elif self._search is not None:
             self.suspects = partial(_searched, self._search)
         self._given = replacement.encode("utf-8", "replace").decode()
@@ -200,6 +200,10 @@ def _hiding(least: int) -> str:
 
 _MAY_HIDE: Final = re.compile(_hiding(2))
 _UNPLAIN: Final = re.compile(r'[\\&<\x00-\x1f\ud800-\udfff]|"[{\[ ]')
+
+
+def _suspected(search: Callable[[str], Any], raws: Iterable[str]) -> Iterable[str]:
+    return [raw for raw in raws if search(raw)]  # not `filter`: other threads can run within this loop
 
 
 def _searched(search: Callable[[str], Any], raws: Iterable[str]) -> Iterable[str]:
