@@ -58,6 +58,7 @@ class LeasingStore(FaultyStore):
 
     looks = 0
     """How often the stop flag was read."""
+    longest_wait: float
 
     def delete(self, key: str, *, expected: int | None = None) -> bool:
         return self.inner.delete(key, expected=expected)
@@ -82,6 +83,8 @@ class LeasingStore(FaultyStore):
 
 class Awaited:
     """A blocking store as an async one."""
+
+    longest_wait: float
 
     def __init__(self, store: Any) -> None:
         self._store = store
@@ -162,7 +165,10 @@ class Threads:
         """A conversation in a blocking store, which is not waited for; `chat`: the options of its chat."""
         fields = {"save_timeout": 0.0, **fields}
         if self.face.is_async:
-            store = (AwaitedLeasing if hasattr(store, "lease") else Awaited)(store)
+            awaited = (AwaitedLeasing if hasattr(store, "lease") else Awaited)(store)
+            if hasattr(store, "longest_wait"):
+                awaited.longest_wait = store.longest_wait
+            store = awaited
         made = self.face.chat(backend, **(chat or {}))
         return Kept(made.inner.conversation(store, key, **fields), self.face.run)
 

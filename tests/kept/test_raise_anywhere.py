@@ -6,6 +6,7 @@ The lines are those of the modules that know of stores; those of the turn itself
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -26,6 +27,8 @@ HOME = Path(goaitools_py.__file__).parent
 FILES = frozenset(
     str(HOME / f"{name}.py")
     for name in (
+        "base/late_calls",
+        "base/process",
         "base/run_twice",
         "chat/kept/turn",
         "chat/kept/row",
@@ -36,9 +39,12 @@ FILES = frozenset(
         "chat/conversation",
     )
 )
+HELPERS = frozenset(path for path in FILES if Path(path).parent.name == "base")
 assert all(Path(path).is_file() for path in FILES)  # else no line of a moved file would be traced
 
-Line = tuple[str, int]
+Line = tuple[str, int, int]
+"""A file, a line, and which time it is. Each step of a turn calls helpers in `base/`, so an exit comes
+there each time. Of other lines the first time counts."""
 
 
 class Tracer:
@@ -47,6 +53,7 @@ class Tracer:
     def __init__(self, at: Line | None = None, error: BaseException | None = None) -> None:
         self.at, self.error = at, error
         self.lines: dict[Line, None] = {}
+        self.times: Counter[tuple[str, int]] = Counter()
         self.has_fired = False
         self.driver: Any = None
 
@@ -67,7 +74,9 @@ class Tracer:
     def _line(self, frame: FrameType, what: str, arg: Any) -> Any:
         if what != "line" or self.has_fired or not self._is_the_turn():
             return self._line
-        line = (frame.f_code.co_filename, frame.f_lineno)
+        place = (frame.f_code.co_filename, frame.f_lineno)
+        self.times[place] += place[0] in HELPERS
+        line = (*place, self.times[place])
         self.lines.setdefault(line)
         if line == self.at:
             self.has_fired = True
@@ -91,6 +100,8 @@ class World:
 
     def __init__(self, kept: Threads, save: str) -> None:
         self.store = LeasingStore()
+        if save == "checkpoint":  # each call is waited for in a thread, or in a task
+            self.store.longest_wait = math.inf
         self.paid = 0
 
         @tool

@@ -155,7 +155,7 @@ class Redactor:
 
     def _is_hit(self, value: str) -> bool:
         """True if a string, or the digits of a number, may have to change. Nothing is counted."""
-        if self.finder.is_surely_found(value):
+        if self.finder.is_surely_found(value) or ("\\" not in value and self.finder.spans(value)):
             return True
         before, is_medium = self.finder.count, _may_be_medium(value)
         may_hide = value[:1] in _BEGINNINGS or not self.finder.is_plainly_absent(value)
@@ -273,7 +273,7 @@ class Redactor:
             edits.put(item.start, item.end, known[0])
 
     def _value(self, item: Node, key: str, kind: str, edits: Edits) -> None:
-        if not item.has_hits and not item.may_have_runs:
+        if not item.has_hits and (item.kind in ("string", "literal") or not item.may_have_runs):
             return
         if key in CALLERS_OWN and item.kind in ("object", "array"):
             self._content(item, edits)
