@@ -1,12 +1,15 @@
 """Ctrl-C or a cancellation at every line of a kept turn: what is stored can be gone on with, and is whole.
 
 The lines are those of the modules that know of stores; those of the turn itself have a test of their own.
+Of the helpers in `base/` every fourth line is raised at; with ``GOAITOOLS_ALL_FAILURES=1`` it is every line.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -14,6 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
+
+import pytest
 
 import goaitools_py
 from goaitools_py import Chat, event, tool
@@ -67,8 +72,13 @@ class Tracer:
             sys.settrace(before)
 
     def _call(self, frame: FrameType, what: str, arg: Any) -> Any:
-        if self.has_fired or frame.f_code.co_filename not in FILES or "__del__" in frame.f_code.co_name:
+        if self.has_fired or frame.f_code.co_filename not in FILES:
             return None
+        above: FrameType | None = frame
+        while above is not None:
+            if above.f_code.co_name == "__del__":  # what is raised there does not reach the turn
+                return None
+            above = above.f_back if above.f_code.co_filename in FILES else None
         return self._line
 
     def _line(self, frame: FrameType, what: str, arg: Any) -> Any:
@@ -95,6 +105,16 @@ class Tracer:
         return task is self.driver
 
 
+@contextmanager
+def untraced() -> Iterator[None]:
+    before = sys.gettrace()
+    sys.settrace(None)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
 class World:
     """A conversation of one turn, and a second turn with a tool, during which something else happens."""
 
@@ -108,10 +128,11 @@ class World:
         def pay() -> str:
             """Pay."""
             self.paid += 1
-            found = self.store.inner.load("ada")
-            assert found is not None
-            grown = Chat("openai:MODEL").append_to_state(found.blob, event("E.", id=f"e-{self.paid}"))
-            self.store.inner.save("ada", grown, expected=found.version)
+            with untraced():  # else an exit would come between the count and the event
+                found = self.store.inner.load("ada")
+                assert found is not None
+                grown = Chat("openai:MODEL").append_to_state(found.blob, event("E.", id=f"e-{self.paid}"))
+                self.store.inner.save("ada", grown, expected=found.version)
             return "paid"
 
         self.backend = ScriptedBackend("Hi.", Calls([("pay", {})]), "Paid.", "Paid.", "Paid.")
@@ -122,6 +143,7 @@ class World:
         return self.conversation.send("Pay.", turn_id="m-1")
 
 
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")  # the exit came before its await
 @in_own_thread
 def test_an_exit_at_any_line_loses_and_doubles_nothing(kept: Threads, save: str) -> None:
     """It comes out unchanged; the redelivered turn ends, paid once, with all that was said, once."""
@@ -133,7 +155,11 @@ def test_an_exit_at_any_line_loses_and_doubles_nothing(kept: Threads, save: str)
     if kept.face.is_async:
         kinds.append(asyncio.CancelledError)
     problems: list[str] = []
-    for number, line in enumerate(tracer.lines):
+    every = [line for line in tracer.lines if line[2] == 0]
+    every += [line for line in tracer.lines if line[2]][
+        :: 1 if os.environ.get("GOAITOOLS_ALL_FAILURES") else 4
+    ]
+    for number, line in enumerate(every):
         kind = kinds[number % len(kinds)]
         world = World(kept, save)
         injected = Tracer(line, kind())
@@ -147,8 +173,10 @@ def test_an_exit_at_any_line_loses_and_doubles_nothing(kept: Threads, save: str)
                 problems.append(f"{line}: {kind.__name__} became {type(exc).__name__}")
         problems += [f"{Path(line[0]).name}:{line[1]} ({kind.__name__}): {what}" for what in after(world)]
 
-    print(f"{len(tracer.lines)} lines, seedless")
-    assert len(tracer.lines) > 100
+    del world, injected
+    gc.collect()  # here the warnings of coroutines are expected
+    print(f"{len(every)} of {len(tracer.lines)} lines, seedless")
+    assert len(every) > 100
     assert problems == [], "\n".join(problems)
 
 
