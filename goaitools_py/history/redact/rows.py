@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
@@ -46,8 +46,6 @@ __all__ = [
     "record_without",
     "strip_unknown",
 ]
-
-_T = TypeVar("_T")
 
 _LONGEST_TEXT: Final = 32_768
 NO_TEXT_FACTS: Final = frozenset(
@@ -118,23 +116,21 @@ def _name(redactor: Redactor, text: str) -> str:
     return _cut(redactor, text, MAX_NAME)
 
 
-def _values(redactor: Redactor, value: _T) -> _T:
+def _values(redactor: Redactor, value: Any) -> Any:
     """JSON-able values: all text in them is content, keys too. The same object if nothing in it changes."""
-    given: Any = value
-    match given:
-        case str():
-            new = redactor.text(given)
-            return given if new == given else new
-        case Mapping():
-            names = [*map(redactor.text, given)]
-            items = [_values(redactor, item) for item in given.values()]
-            is_same = all(map(_is, items, given.values())) and names == [*given]
-            return given if is_same else dict(zip(names, items, strict=True))
-        case list() | tuple():
-            items = [_values(redactor, item) for item in given]
-            if all(map(_is, items, given)):
-                return given
-            return tuple(items) if isinstance(given, tuple) else items
+    if isinstance(value, str):
+        new = redactor.text(value)
+        return value if new == value else new
+    if isinstance(value, Mapping):
+        names = [*map(redactor.text, value)]
+        items = [_values(redactor, item) for item in value.values()]
+        is_same = all(map(_is, items, value.values())) and names == [*value]
+        return value if is_same else dict(zip(names, items, strict=True))
+    if isinstance(value, list | tuple):
+        items = [_values(redactor, item) for item in value]
+        if all(map(_is, items, value)):
+            return value
+        return tuple(items) if isinstance(value, tuple) else items
     return value
 
 
