@@ -392,8 +392,10 @@ def turned(source: str, twin: Twin) -> str:
 
 
 def _plain_or_same(words: Words, text: str) -> str:
-    new = words.turn(text)
-    return new.replace("\x00", "")
+    # From Python 3.12 on the text before a field of an f-string is a token, with the spaces at its end.
+    inner = text.strip(" ")
+    before, _, after = text.partition(inner) if inner else (text, "", "")
+    return before + words.turn(inner).replace("\x00", "") + after
 
 
 def is_colour(tokens: list[tokenize.TokenInfo], at: int) -> bool:

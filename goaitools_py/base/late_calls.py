@@ -195,22 +195,27 @@ async def await_within(seconds: float, call: Awaitable[T]) -> T:
 
     exits: list[BaseException] = []
     loop = asyncio.get_running_loop()
-    task = loop.create_task(_without_exits(call, exits))
-    over = loop.create_future()  # `asyncio.wait` costs half as much again
-    timer = loop.call_later(max(0.0, seconds), _end, over)
-    task.add_done_callback(lambda _: _end(over))
-    if inspect.iscoroutine(call):
-        # A task that is cancelled before it began never awaits the coroutine, and Python would warn of that.
-        task.add_done_callback(lambda _: call.close())
+    task: asyncio.Task[T] | None = None
+    timer: asyncio.TimerHandle | None = None
     try:
+        task = loop.create_task(_without_exits(call, exits))
+        over = loop.create_future()  # `asyncio.wait` costs half as much again
+        timer = loop.call_later(max(0.0, seconds), _end, over)
+        task.add_done_callback(lambda _: _end(over))
+        if inspect.iscoroutine(call):
+            # A task that is cancelled before it began never awaits the coroutine, and Python would warn.
+            task.add_done_callback(lambda _: call.close())
         await over
-    except asyncio.CancelledError:
-        task.cancel()
-        _leave(task, exits, CLEANING_SECONDS)
-        await asyncio.wait((task,), timeout=CLEANING_SECONDS)
+    except BaseException as exc:
+        if task is not None:
+            task.cancel()
+            _leave(task, exits, CLEANING_SECONDS)
+            if isinstance(exc, asyncio.CancelledError):
+                await asyncio.wait((task,), timeout=CLEANING_SECONDS)
         raise
     finally:
-        timer.cancel()
+        if timer is not None:
+            timer.cancel()
     if exits:
         raise exits.pop()
     if task.done():

@@ -8,13 +8,14 @@ hundred values that is most of the package's import time. Change a value with `r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
+import typing
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, dataclass_transform
 
 from msgspec import NODEFAULT, Struct, StructMeta, field
 from msgspec.structs import replace
 
-__all__ = ["Given", "Value", "field", "replace"]
+__all__ = ["Given", "Shape", "Value", "field", "replace"]
 
 
 class Value(Struct, frozen=True):
@@ -27,6 +28,43 @@ class Value(Struct, frozen=True):
             f"{name}={getattr(self, name)!r}" for name in self.__struct_fields__ if name not in self._unshown
         )
         return f"{type(self).__name__}({', '.join(shown)})"
+
+
+if TYPE_CHECKING:
+    from abc import ABCMeta as _ProtocolMeta
+else:
+    _ProtocolMeta = type(Protocol)
+
+
+class Shape(_ProtocolMeta):
+    """The metaclass of protocols that users' objects are compared with.
+
+    A wrapper that passes every other name on with ``__getattr__`` has the shape of the object in it. From
+    Python 3.12 on ``isinstance`` with a protocol does not see such names, so a wrapped store would lose its
+    leases. This compares as Python 3.11 does.
+    """
+
+    def __instancecheck__(cls, one: object) -> bool:  # noqa: N805 - a metaclass
+        if not cls.__dict__.get("_is_protocol"):  # a class that inherits from a protocol
+            return super().__instancecheck__(one)
+        members = _members.get(cls)
+        if members is None:
+            members = _members[cls] = [(name, callable(getattr(cls, name, None))) for name in _names(cls)]
+        for name, is_method in members:
+            found = getattr(one, name, _ABSENT)
+            if found is _ABSENT or (is_method and found is None):
+                return False
+        return True
+
+
+_ABSENT: Final = object()
+_members: Final[dict[type, list[tuple[str, bool]]]] = {}
+
+
+def _names(shape: Any) -> Iterable[str]:
+    """The members of a protocol. Only Python 3.13 has a public function for them."""
+    found: Iterable[str] | None = getattr(shape, "__protocol_attrs__", None)
+    return sorted(typing._get_protocol_attrs(shape) if found is None else found)  # type: ignore[attr-defined]
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))

@@ -95,6 +95,8 @@ def cut_out(entries: Sequence[bytes]) -> tuple[Sequence[bytes], Media | None]:
 
 
 def _cut(entry: bytes, media: dict[bytes, Medium]) -> bytes:
+    if not _has_long(entry):
+        return entry
     pieces = entry.split(b'"')
     is_cut = False
     for place in range(1, len(pieces) - 1):
@@ -115,6 +117,20 @@ def _cut(entry: bytes, media: dict[bytes, Medium]) -> bytes:
         pieces[place] = b"%s\xff%s\xff" % (piece[:start], name)
         is_cut = True
     return b'"'.join(pieces) if is_cut else entry
+
+
+def _has_long(entry: bytes) -> bool:
+    """True if an entry has a medium's length of text without a quotation mark.
+
+    It looks at few bytes of an entry that has many marks, and makes no piece for each.
+    """
+    at = 0
+    while at + _LEAST_TEXT <= len(entry):
+        last = entry.rfind(b'"', at, at + _LEAST_TEXT)
+        if last < 0:
+            return True
+        at = last + 1
+    return False
 
 
 def _decoded(text: bytes) -> bytes | None:

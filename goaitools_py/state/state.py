@@ -50,6 +50,7 @@ __all__ = [
     "closed_turns",
     "dump_state",
     "hard_limits",
+    "load_meta",
     "load_state",
     "new_state",
     "newest_number",
@@ -396,6 +397,19 @@ def load_state(
         is_apart=isinstance(blob, StateHead),
         parts=parts,
     )
+
+
+def load_meta(blob: bytes | bytearray | memoryview, *, codec: Codec = PLAIN, binding: Any = None) -> Meta:
+    """Decode the meta data of a blob, and check its seal.
+
+    Inbox and open turn are not read, so this takes milliseconds, whatever they hold.
+
+    Raises StateError: The blob cannot be read; see `blob.decode`. What is not read may be damaged.
+    """
+    segments, _ = blobs.decode_whole(blob, codec=codec, binding=binding, limits=hard_limits(codec))
+    meta, _ = meta_of(segments[0])
+    codec.check_age(meta.created + meta.updated)
+    return meta
 
 
 def _check_values(segments: Sequence[Segment], limits: BlobLimits, blob: Any) -> None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
+from ..base.values import Shape
 from .layout import RowFacts, StoredPart
 
 __all__ = [
@@ -138,7 +139,7 @@ class Describing(Protocol):
 
 
 @runtime_checkable
-class Stopping(Protocol):
+class Stopping(Protocol, metaclass=Shape):
     """A store with a flag beside each blob that asks the worker of a conversation to stop.
 
     The flag belongs to the key, not to the blob. It changes no version, a save leaves it as it is, and a
@@ -155,7 +156,7 @@ class Stopping(Protocol):
 
 
 @runtime_checkable
-class Parted(Protocol):
+class Parted(Protocol, metaclass=Shape):
     """A store that keeps parts of a conversation beside its blob, which is then called its head.
 
     Head and parts change in one atomic step. A reader sees all of a save, or nothing of it. After a crash the
@@ -199,7 +200,7 @@ class Parted(Protocol):
 
 
 @runtime_checkable
-class Deleting(Protocol):
+class Deleting(Protocol, metaclass=Shape):
     """A store that can delete."""
 
     def delete(self, key: str, *, expected: int | None = None) -> bool:
@@ -211,7 +212,7 @@ class Deleting(Protocol):
 
 
 @runtime_checkable
-class Listing(Protocol):
+class Listing(Protocol, metaclass=Shape):
     """A store that can list its keys."""
 
     def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
@@ -240,7 +241,7 @@ class Lease(Protocol):
 
 
 @runtime_checkable
-class Leasing(Protocol):
+class Leasing(Protocol, metaclass=Shape):
     """A store that can reserve a key for one holder for a limited time."""
 
     def lease(self, key: str, ttl: float) -> AbstractContextManager[Lease]:
@@ -257,7 +258,7 @@ class Leasing(Protocol):
 
 
 @runtime_checkable
-class Peeking(Protocol):
+class Peeking(Protocol, metaclass=Shape):
     """A `Leasing` store that tells whether a key is leased without a lease of its own."""
 
     def is_held(self, key: str) -> bool:
@@ -269,7 +270,7 @@ class Peeking(Protocol):
 
 
 @runtime_checkable
-class Combining(Protocol):
+class Combining(Protocol, metaclass=Shape):
     """A `Leasing` store that takes a lease and loads in one call, and saves and releases in one call.
 
     That saves a turn two round trips. A turn may use one of the two methods without the other.
@@ -294,7 +295,7 @@ class Combining(Protocol):
 
 
 @runtime_checkable
-class CombiningParts(Protocol):
+class CombiningParts(Protocol, metaclass=Shape):
     """A `Parted` store that does the two steps of `Combining` for a head and its parts."""
 
     def lease_and_load_head(
@@ -344,7 +345,7 @@ class AsyncDescribing(Protocol):
 
 
 @runtime_checkable
-class AsyncStopping(Protocol):
+class AsyncStopping(Protocol, metaclass=Shape):
     """`Stopping` for async code."""
 
     async def set_stop(self, key: str, is_wanted: bool = True) -> bool:
@@ -357,7 +358,7 @@ class AsyncStopping(Protocol):
 
 
 @runtime_checkable
-class AsyncParted(Protocol):
+class AsyncParted(Protocol, metaclass=Shape):
     """`Parted` for async code."""
 
     async def save_parts(
@@ -383,7 +384,7 @@ class AsyncParted(Protocol):
 
 
 @runtime_checkable
-class AsyncDeleting(Protocol):
+class AsyncDeleting(Protocol, metaclass=Shape):
     """`Deleting` for async code."""
 
     async def delete(self, key: str, *, expected: int | None = None) -> bool:
@@ -392,7 +393,7 @@ class AsyncDeleting(Protocol):
 
 
 @runtime_checkable
-class AsyncListing(Protocol):
+class AsyncListing(Protocol, metaclass=Shape):
     """`Listing` for async code."""
 
     async def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
@@ -409,7 +410,7 @@ class AsyncLease(Protocol):
 
 
 @runtime_checkable
-class AsyncLeasing(Protocol):
+class AsyncLeasing(Protocol, metaclass=Shape):
     """`Leasing` for async code."""
 
     def lease(self, key: str, ttl: float) -> AbstractAsyncContextManager[AsyncLease]:
@@ -418,7 +419,7 @@ class AsyncLeasing(Protocol):
 
 
 @runtime_checkable
-class AsyncPeeking(Protocol):
+class AsyncPeeking(Protocol, metaclass=Shape):
     """`Peeking` for async code."""
 
     async def is_held(self, key: str) -> bool:
@@ -427,7 +428,7 @@ class AsyncPeeking(Protocol):
 
 
 @runtime_checkable
-class AsyncCombining(Protocol):
+class AsyncCombining(Protocol, metaclass=Shape):
     """`Combining` for async code."""
 
     async def lease_and_load(self, key: str, ttl: float) -> tuple[AsyncLease, Stored | None]:
@@ -442,7 +443,7 @@ class AsyncCombining(Protocol):
 
 
 @runtime_checkable
-class AsyncCombiningParts(Protocol):
+class AsyncCombiningParts(Protocol, metaclass=Shape):
     """`CombiningParts` for async code."""
 
     async def lease_and_load_head(

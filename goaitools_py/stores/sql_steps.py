@@ -424,9 +424,9 @@ class SQLSteps:
         except NoTableError:
             pass
         try:
-            yield from self.make_tables(role)
+            yield from self._make(role)
         except StoreError as exc:
-            if role == "part":
+            if role == "part" and not isinstance(exc, StoreUnavailableError):
                 raise _UnmadeError(exc) from exc
             raise
         if role == "part":
@@ -436,6 +436,15 @@ class SQLSteps:
         except NoTableError as exc:
             failed = exc.error
             raise failed from failed.__cause__
+
+    def _make(self, role: str) -> Step[None]:
+        try:
+            yield from self.make_tables(role)
+        except StoreUnavailableError:
+            if self._sql.is_local:
+                raise
+            # The answer of one of them may be lost. Make them again: what is there stays.
+            yield from self.make_tables(role)
 
     def _note_lack(self, error: StoreError) -> None:
         if not self._lacks_parts:

@@ -55,6 +55,25 @@ FILLINGS: Final[dict[str, Filling]] = {
     "a lone surrogate and zeros": lambda count: r'["\ud800",' + "0," * count + "0]",
     "texts": _array('{"type":"text","text":"a"}', 3),
     "thinking": _array('{"type":"thinking","thinking":"a","signature":"b"}', 4),
+    "split texts": _array('{"type":"text","text":"a"},{"type":"text","text":"b"}', 6),
+    "different texts": lambda count: (
+        "[" + ",".join(f'{{"type":"text","text":"a{n:x}"}}' for n in range(count // 3)) + "]"
+    ),
+    "different uses": lambda count: (
+        "["
+        + ",".join(
+            f'{{"type":"tool_use","id":"c{n:x}","name":"f","input":{{"a":{n}}}}}' for n in range(count // 6)
+        )
+        + "]"
+    ),
+    "different calls": lambda count: (
+        "["
+        + ",".join(
+            f'{{"id":"c{n:x}","type":"function","function":{{"name":"f","arguments":"{{}}"}}}}'
+            for n in range(count // 6)
+        )
+        + "]"
+    ),
     "calls": _array('{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}', 6),
     "uses": _array('{"type":"tool_use","id":"c","name":"f","input":{}}', 5),
     "results": _array('{"type":"tool_result","tool_use_id":"c","content":"a"}', 4),
@@ -289,6 +308,19 @@ def _waiting(bomb: _Bomb, count: int) -> None:
     bomb.inbox = [_exchange(bomb.wire)[0]] * number, ",".join(['["u","",""]'] * number)
 
 
+def _topics(bomb: _Bomb, count: int) -> None:
+    number = min(count // 10, 9_000)
+    rows = ",".join(f'["u","a{n:x}",""]' for n in range(number))
+    bomb.inbox = [_exchange(bomb.wire)[0]] * number, rows
+
+
+def _notes(bomb: _Bomb, count: int) -> None:
+    """Turns that are notes of compactions."""
+    turns = min(count // 40, 9_000 // 4)
+    bomb.entries = _exchange(bomb.wire, asked='"a"') * turns
+    bomb.rows = ",".join([_TURN[:-1] + ',{"n":0}]'] * turns)
+
+
 def _open_calls(bomb: _Bomb, count: int) -> None:
     calls = [_call().replace('"c"', f'"{n:x}"') for n in range(count // 6)]
     _opened(bomb, _exchange(bomb.wire), ",".join(calls))
@@ -316,6 +348,8 @@ WHOLE: Final[dict[str, Callable[[_Bomb, int], None]]] = {
     ),
     "facts of turns": _rows(6, lambda n: ",".join([_TURN, *['[0,0,[],{"x":0}]'] * n])),
     "waiting messages": _waiting,
+    "waiting topics": _topics,
+    "notes": _notes,
     "open calls": _open_calls,
     "parts of an open result": _open_parts,
     "many cuts": _many_cuts,
@@ -325,7 +359,8 @@ WHOLE: Final[dict[str, Callable[[_Bomb, int], None]]] = {
 
 def fillings_of(place: str) -> list[str]:
     """The fillings that make sense in a place: the shapes of parts and calls only where these are read."""
-    shapes = {"texts", "thinking", "calls", "uses", "results"}
+    shapes = {"texts", "thinking", "calls", "uses", "results", "split texts"}
+    shapes |= {"different texts", "different uses", "different calls"}
     if place in ("member", "question", "reply", "calls", "result", "inbox"):
         return list(FILLINGS)
     return [name for name in FILLINGS if name not in shapes]

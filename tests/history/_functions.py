@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import io
 import json
+import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -108,6 +109,11 @@ def _messages(blob: bytes, wire: str) -> Any:
     return found
 
 
+def _places(text: str) -> list[tuple[int, int]]:
+    at = text.find("a")
+    return [(at, at + 1)] if at >= 0 else []
+
+
 FUNCTIONS: dict[str, Callable[[bytes, str], Any]] = {
     "inspect": lambda blob, wire: inspect_state(blob),
     "pending": _pending,
@@ -128,6 +134,9 @@ FUNCTIONS: dict[str, Callable[[bytes, str], Any]] = {
     "undo": lambda blob, wire: undo_cut(blob),
     "redact": lambda blob, wire: redact_state(blob, "Hello"),
     "redact what is there": lambda blob, wire: redact_state(blob, "done"),
+    "redact a letter": lambda blob, wire: redact_state(blob, "a", "X"),
+    "redact an expression": lambda blob, wire: redact_state(blob, re.compile(r"\b[ac][0-9a-f]*\b"), "X"),
+    "redact by a function": lambda blob, wire: redact_state(blob, _places, "X"),
     "convert": lambda blob, wire: [convert_state(blob, other) for other in WIRES if other != wire],
     "diff": lambda blob, wire: diff_states(blob, fork_state(blob)).to_dict(),
     "rebase": lambda blob, wire: rebase_state(blob, base=None, theirs=blob),

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import random
+import re
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.backends.protocols import problems_of
+from goaitools_py.history.redact.entry_texts import Redactor
+from goaitools_py.history.redact.matching import Finder
 from goaitools_py.seal import Encrypted, Key, Keyring, Plain, Signed
 from goaitools_py.state.closed_turns import with_numbers
 from goaitools_py.state.state import closed_turns, dump_state, load_state
 from goaitools_py.states import redact_state, verify_state
 from tests.compaction._histories import WIRES
 
+from ._bombs import bomb
 from ._planted import SECRETS, conversation, has, traces
 
 
@@ -53,3 +60,100 @@ def test_no_trace_of_the_secret_is_left(wire: str, seed: int) -> None:
     for old, turn in zip(before, after, strict=True):
         if not any(has(entry, secret) for entry in old.entries):
             assert turn.entries in (old.entries, tuple(filter(None, dialect.unsigned(old.entries))))
+
+
+# --------------------------------------------------------------------------- many matches at once
+
+
+def entry_bytes(blob: bytes) -> bytes:
+    return b"\n".join(entry for turn in closed_turns(load_state(blob)) for entry in turn.entries)
+
+
+MANY = re.compile(r"\b[ac][0-9a-f]*\b")
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_thousand_ids_that_become_the_same_stay_different(wire: str) -> None:
+    """And none of them is left."""
+    filling = "different uses" if wire == "anthropic" else "different calls"
+    place = "calls" if wire != "openai-responses" else "member"
+    blob = bomb(wire, f"{place}: {filling}", 6_000)
+    ids = re.findall(rb'"id": ?"(c[0-9a-f]+)"', entry_bytes(blob))
+    assert len(set(ids)) >= 1_000
+
+    done = redact_state(blob, MANY, "X")
+
+    entries = entry_bytes(done.state)
+    new = re.findall(rb'"id": ?"([^"]*)"', entries)
+    assert [id for id in new if MANY.search(id.decode())] == []
+    assert len(set(new)) == len(new) >= 1_000
+    assert redact_state(done.state, MANY, "X").count == 0
+
+
+def test_topics_that_become_the_same_stay_different() -> None:
+    """Thousands of them, within the bound of a name."""
+    blob = bomb("openai", "waiting topics", 50_000)
+
+    done = redact_state(blob, MANY, "X" * 300)
+
+    topics = [item.topic for item in load_state(done.state).inbox]
+    assert len(set(topics)) == len(topics) == 5_000
+    assert max(map(len, topics)) <= 256
+    assert [topic for topic in topics if MANY.search(topic)] == []
+
+
+ALPHABET = ("a", "b", "c", "é", '"', "\\", "\n", "&", "<", "[", "{", " ", "0", "1.5", "aa", "=")
+
+
+@pytest.mark.parametrize("literal", ["a", "ab", "é", "0", "b1"])
+def test_many_strings_at_once_are_changed_as_one_by_one(literal: str) -> None:
+    """Keys, strings and numbers of a tool's arguments, of any kind."""
+    chance = random.Random(f"many {literal}")
+    for _ in range(200):
+        values = [
+            "".join(chance.choices(ALPHABET, k=chance.randrange(4))) for _ in range(chance.randrange(9))
+        ]
+        given = [*values, chance.choice([10, 1.5, True, None]), {value: value for value in values}]
+        text = json.dumps(given, ensure_ascii=literal != "0" and chance.random() < 0.5)
+
+        new = Redactor(Finder(literal, "X")).text(text)
+
+        def alone(value: Any) -> Any:
+            match value:
+                case str():
+                    return Redactor(Finder(literal, "X")).text(value)
+                case dict():
+                    return [[alone(key), alone(item)] for key, item in value.items()]
+                case list():
+                    return [alone(item) for item in value]
+                case int() | float() if not isinstance(value, bool) and literal in json.dumps(value):
+                    return "X"
+            return value
+
+        found = json.loads(new, object_pairs_hook=lambda pairs: [list(pair) for pair in pairs])
+        assert found == alone(given), text
+
+
+def cut_slowly(texts: Sequence[str], pattern: re.Pattern[str]) -> list[str]:
+    """Character by character: what `Redactor.across` gives."""
+    found = list(texts)
+    while spans := [one.span() for one in pattern.finditer("".join(found))]:
+        starts = {start for start, _ in spans}
+        gone = {at for start, end in spans for at in range(start, end)}
+        places = itertools.count()
+        for number, text in enumerate(found):
+            pieces = [(at, letter) for letter, at in zip(text, places)]  # noqa: B905
+            new = "".join("-" * (at in starts) + letter * (at not in gone) for at, letter in pieces)
+            found[number] = new or "-" * bool(text)
+    return found
+
+
+def test_matches_across_many_texts_are_cut_once() -> None:
+    """Also those that cover several texts, and several in one text."""
+    chance, pattern = random.Random("across"), re.compile("abb|ca*b|acca")
+    for _ in range(500):
+        texts = ["".join(chance.choices("abc", k=chance.randrange(4))) for _ in range(chance.randrange(2, 9))]
+
+        found = Redactor(Finder(pattern, "-")).across(texts)
+
+        assert found == cut_slowly(texts, pattern)

@@ -61,6 +61,7 @@ class LeasingStore(FaultyStore):
 
     looks = 0
     """How often the stop flag was read."""
+    longest_wait: float
 
     def delete(self, key: str, *, expected: int | None = None) -> bool:
         return self.inner.delete(key, expected=expected)
@@ -110,6 +111,8 @@ class PartedStore(LeasingStore):
 
 class Awaited:
     """A blocking store as an async one."""
+
+    longest_wait: float
 
     def __init__(self, store: Any) -> None:
         self._store = store
@@ -204,7 +207,10 @@ class Threads:
         fields = {"save_timeout": 0.0, **fields}
         if self.face.is_async:
             plain = AwaitedLeasing if hasattr(store, "lease") else Awaited
-            store = (AwaitedParted if hasattr(store, "save_parts") else plain)(store)
+            awaited = (AwaitedParted if hasattr(store, "save_parts") else plain)(store)
+            if hasattr(store, "longest_wait"):
+                awaited.longest_wait = store.longest_wait
+            store = awaited
         made = self.face.chat(backend, **(chat or {}))
         return Kept(made.inner.conversation(store, key, **fields), self.face.run)
 

@@ -45,6 +45,8 @@ def conversation() -> bytes:
 STATES: dict[str, Callable[[], bytes]] = {
     "a reply of many values": lambda: bomb("openai", "member: zeros", 900_000),
     "a waiting message of many parts": lambda: bomb("openai", "inbox: zeros", 900_000),
+    "an unfinished turn with many facts": lambda: bomb("openai", "open facts: zeros", 900_000),
+    "an unfinished turn with many calls": lambda: bomb("openai", "open calls", 250_000),
     "a long conversation": conversation,
 }
 
@@ -55,7 +57,7 @@ def plain_state(name: str) -> bytes:
 
 
 KEPT: dict[str, Callable[[Any], Awaitable[Any]]] = {
-    "send": lambda kept: kept.send("Hi."),
+    "send": lambda kept: kept.send("Hi.", on_pending="deny"),
     "append": lambda kept: kept.append(user("Hi.")),
     "history": lambda kept: kept.history(),
     "info": lambda kept: kept.info(),
@@ -63,13 +65,18 @@ KEPT: dict[str, Callable[[Any], Awaitable[Any]]] = {
     "snapshot": lambda kept: kept.snapshot(),
     "redact": lambda kept: kept.redact("Hello"),
     "export": lambda kept: kept.export(),
+    "fork": lambda kept: kept.fork("other"),
+    "erase": lambda kept: kept.erase(),
+    "stop": lambda kept: kept.stop(),
     "compact": lambda kept: kept.compact(CUT),
     "rewind": lambda kept: kept.rewind(),
     "update": lambda kept: kept.update(title="x"),
     "state": lambda kept: kept.state(),
 }
 BARE: dict[str, Callable[[Any, bytes, Any], Awaitable[Any]]] = {
-    "chat_with_state": lambda chat, blob, binding: chat.chat_with_state(blob, user="Hi.", binding=binding),
+    "chat_with_state": lambda chat, blob, binding: chat.chat_with_state(
+        blob, user="Hi.", on_pending="deny", binding=binding
+    ),
     "compact_state": lambda chat, blob, binding: chat.compact_state(blob, CUT, binding=binding),
 }
 

@@ -1,13 +1,16 @@
 """Ctrl-C or a cancellation at every line of a kept turn: what is stored can be gone on with, and is whole.
 
 The lines are those of the modules that know of stores; those of the turn itself have a test of their own.
+Of the helpers in `base/` every fourth line is raised at; with ``GOAITOOLS_ALL_FAILURES=1`` it is every line.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
+import math
+import os
 import sys
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,6 +35,8 @@ HOME = Path(goaitools_py.__file__).parent
 FILES = frozenset(
     str(HOME / f"{name}.py")
     for name in (
+        "base/late_calls",
+        "base/process",
         "base/run_twice",
         "chat/kept/turn",
         "chat/kept/row",
@@ -42,9 +47,12 @@ FILES = frozenset(
         "chat/conversation",
     )
 )
+HELPERS = frozenset(path for path in FILES if Path(path).parent.name == "base")
 assert all(Path(path).is_file() for path in FILES)  # else no line of a moved file would be traced
 
-Line = tuple[str, int]
+Line = tuple[str, int, int]
+"""A file, a line, and which time it is. Each step of a turn calls helpers in `base/`, so an exit comes
+there each time. Of other lines the first time counts."""
 
 
 class Tracer:
@@ -53,6 +61,7 @@ class Tracer:
     def __init__(self, at: Line | None = None, error: BaseException | None = None) -> None:
         self.at, self.error = at, error
         self.lines: dict[Line, None] = {}
+        self.times: Counter[tuple[str, int]] = Counter()
         self.has_fired = False
         self.driver: Any = None
 
@@ -66,14 +75,21 @@ class Tracer:
             sys.settrace(before)
 
     def _call(self, frame: FrameType, what: str, arg: Any) -> Any:
-        if self.has_fired or frame.f_code.co_filename not in FILES or "__del__" in frame.f_code.co_name:
+        if self.has_fired or frame.f_code.co_filename not in FILES:
             return None
+        above: FrameType | None = frame
+        while above is not None:
+            if above.f_code.co_name == "__del__":  # what is raised there does not reach the turn
+                return None
+            above = above.f_back if above.f_code.co_filename in FILES else None
         return self._line
 
     def _line(self, frame: FrameType, what: str, arg: Any) -> Any:
         if what != "line" or self.has_fired or not self._is_the_turn():
             return self._line
-        line = (frame.f_code.co_filename, frame.f_lineno)
+        place = (frame.f_code.co_filename, frame.f_lineno)
+        self.times[place] += place[0] in HELPERS
+        line = (*place, self.times[place])
         self.lines.setdefault(line)
         if line == self.at:
             self.has_fired = True
@@ -92,22 +108,32 @@ class Tracer:
         return task is self.driver
 
 
+@contextmanager
+def untraced() -> Iterator[None]:
+    before = sys.gettrace()
+    sys.settrace(None)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
 class World:
     """A conversation of some turns, and another turn with a tool, during which something else happens."""
 
     def __init__(self, kept: Threads, save: str, parts: Any) -> None:
         self.store = LeasingStore() if parts == "inline" else PartedStore()
+        if save == "checkpoint":  # each call is waited for in a thread, or in a task
+            self.store.longest_wait = math.inf
         self.paid = 0
 
         @tool
         def pay() -> str:
             """Pay."""
             self.paid += 1
-            other = Chat("openai:MODEL").conversation(self.store.inner, "ada", parts=parts)
-            # In a thread of its own, which is not traced: no exit reaches the other worker.
-            worker = threading.Thread(target=other.append, args=(event("E.", id=f"e-{self.paid}"),))
-            worker.start()
-            worker.join()
+            with untraced():  # else an exit would come between the count and the event
+                other = Chat("openai:MODEL").conversation(self.store.inner, "ada", parts=parts)
+                other.append(event("E.", id=f"e-{self.paid}"))
             return "paid"
 
         self.reader = Chat("openai:MODEL").conversation(self.store.inner, "ada")
@@ -133,6 +159,7 @@ class World:
         return self.conversation.send("Pay.", turn_id="m-1")
 
 
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")  # the exit came before its await
 @in_own_thread
 @pytest.mark.parametrize("parts", ["inline", "store"])
 def test_an_exit_at_any_line_loses_and_doubles_nothing(
@@ -148,7 +175,11 @@ def test_an_exit_at_any_line_loses_and_doubles_nothing(
     if kept.face.is_async:
         kinds.append(asyncio.CancelledError)
     problems: list[str] = []
-    for number, line in enumerate(tracer.lines):
+    every = [line for line in tracer.lines if line[2] == 0]
+    every += [line for line in tracer.lines if line[2]][
+        :: 1 if os.environ.get("GOAITOOLS_ALL_FAILURES") else 4
+    ]
+    for number, line in enumerate(every):
         kind = kinds[number % len(kinds)]
         world = World(kept, save, parts)
         injected = Tracer(line, kind())
@@ -162,8 +193,10 @@ def test_an_exit_at_any_line_loses_and_doubles_nothing(
                 problems.append(f"{line}: {kind.__name__} became {type(exc).__name__}")
         problems += [f"{Path(line[0]).name}:{line[1]} ({kind.__name__}): {what}" for what in after(world)]
 
-    print(f"{len(tracer.lines)} lines, seedless")
-    assert len(tracer.lines) > 100
+    del world, injected
+    gc.collect()  # here the warnings of coroutines are expected
+    print(f"{len(every)} of {len(tracer.lines)} lines, seedless")
+    assert len(every) > 100
     assert problems == [], "\n".join(problems)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,6 +12,9 @@ import pytest
 
 from goaitools_py import StateConflictError, StoreUnavailableError
 from goaitools_py.stores import AsyncCallableStore, CallableStore, MemoryStore, Stored
+from goaitools_py.stores.sql_errors import NoTableError
+from goaitools_py.stores.sql_statements import Statements
+from goaitools_py.stores.sql_steps import DONE, Rows, Running, SQLSteps, Step
 from goaitools_py.testing._store_case import Face, Loop
 from goaitools_py.testing._store_case import opened as entered
 
@@ -120,6 +123,75 @@ def test_somebody_elses_save_is_not_taken_for_ones_own(place: Place) -> None:
         stored = direct.load(KEY)
         assert stored is not None
         assert stored.blob == b"theirs"
+
+
+# ------------------------------------------------------------------------------- tables that are not there
+
+
+class Unanswering:
+    """A server without tables. It does each command, and the answers with these numbers are lost."""
+
+    def __init__(self, *lost: int) -> None:
+        self.lost, self.asked = lost, 0
+        self.tables: set[str] = set()
+        self.rows: dict[str, tuple[bytes, int, int]] = {}
+
+    def does(self, commands: Sequence[Any]) -> Rows:
+        ((statement, values),) = commands
+        self.asked += 1
+        rows: Rows = ()
+        if statement.startswith("make "):
+            self.tables.add(statement.removeprefix("make "))
+            rows = DONE
+        elif "threads" not in self.tables or ("INSERT" in statement and "leases" not in self.tables):
+            raise NoTableError(StoreUnavailableError("no table"))
+        elif "INSERT" in statement:
+            self.rows.setdefault(values["key"], (values["blob"], values["version"], values["updated_at"]))
+            rows = DONE
+        elif values["key"] in self.rows:
+            rows = [self.rows[values["key"]]]
+        if self.asked in self.lost:
+            raise StoreUnavailableError("the line is dead")
+        return rows
+
+    def run(self, step: Step[Any]) -> Any:
+        running = Running(step)
+        while not running.is_over:
+            try:
+                rows = self.does(running.commands)
+            except Exception as error:
+                running.fail(error)
+            else:
+                running.answer(rows)
+        return running.result
+
+
+def made_steps() -> SQLSteps:
+    tables = {"all": [[f"make {name}"] for name in ("threads", "leases")]}
+    return SQLSteps(Statements("postgresql", "threads", "leases", "parts"), tables)
+
+
+@pytest.mark.parametrize("lost", [2, 3, 4])
+def test_a_first_save_makes_its_tables_though_an_answer_is_lost(lost: int) -> None:
+    """That of one of the tables, or of the save behind them."""
+    server, steps = Unanswering(lost), made_steps()
+
+    version = server.run(steps.save(KEY, BLOB, None, None))
+
+    assert server.rows[KEY][:2] == (BLOB, version)
+
+
+def test_two_lost_answers_of_tables_are_told() -> None:
+    """Nothing is stored, the error may be retried, and the next save needs nothing else."""
+    server, steps = Unanswering(2, 3), made_steps()
+    with pytest.raises(StoreUnavailableError) as caught:
+        server.run(steps.save(KEY, BLOB, None, None))
+    assert caught.value.retryable
+    assert server.rows == {}
+
+    version = server.run(steps.save(KEY, BLOB, None, None))
+
+    assert server.rows[KEY][:2] == (BLOB, version)
 
 
 # ---------------------------------------------------------------------------------- functions of one's own

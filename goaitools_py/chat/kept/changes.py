@@ -13,8 +13,8 @@ from typing import Final
 
 from ...base.values import replace
 from ...history.branch import fork_state, rewind_state, undo_cut
-from ...history.info import refs_of
 from ...state.apart import whole
+from ...state.blob_header import may_take_long
 from ...state.state import dump_state, load_state, new_state
 from ...state.whole_blobs import rewrap
 from ...turn.flow import Clock, Emit, Flow, computed
@@ -61,13 +61,14 @@ def append_flow(
         yield from row.load()
         try:
             # No rebase: after a conflict the newly loaded state grows instead.
-            yield from row.commit(grow(row.stored), most=0, is_paid=False)
+            grown = yield from computed(partial(grow, row.stored), is_long=may_take_long(row.stored))
+            yield from row.commit(grown, most=0, is_paid=False)
         except StateConflictError:
             if not left:
                 raise
             continue
         if listening and row.has_saved:
-            of = refs_of(row.stored, codec=settings.codec, binding=settings.binding)
+            of = yield from row.refs()
             if count is not None:
                 yield Emit(Appended(count, **of))
             yield from row.tell(of)

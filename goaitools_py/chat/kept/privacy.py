@@ -21,7 +21,7 @@ from ...history.export import export_state
 from ...history.redact.matching import Match
 from ...history.redact.redaction import RedactedPlace, Redaction, redact_state
 from ...state.apart import whole
-from ...state.state import load_state
+from ...state.state import load_meta
 from ...turn.flow import Flow, computed
 from ...types.errors import StateConflictError, StateError
 from .row import Row, aside_prefix, is_aside
@@ -107,7 +107,7 @@ def _redacted(row: Row, match: Match, with_: str) -> Flow[Redaction]:
         yield from row.load(is_whole=True)
         if not row.stored:
             return Redaction(state=b"", count=0, places=(), kept=0, unsigned=0, sealed=0, dropped=0)
-        meta = load_state(row.stored, codec=settings.codec, binding=settings.binding).meta
+        meta = load_meta(row.stored, codec=settings.codec, binding=settings.binding)
         redact = partial(
             redact_state,
             row.stored,
@@ -160,7 +160,7 @@ def _exported(settings: RowSettings) -> Flow[dict[str, Any] | None]:
         if row.damage is not None:
             raise row.damage
         codec, binding = settings.codec, settings.binding
-        wire = load_state(row.stored, codec=codec, binding=binding).meta.wire
+        wire = load_meta(row.stored, codec=codec, binding=binding).wire
         dialect = settings.dialect if wire == settings.dialect.wire else None
         export = partial(export_state, row.stored, codec=codec, binding=binding, dialect=dialect)
         found["state"] = yield from computed(export)

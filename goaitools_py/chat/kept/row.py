@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -24,10 +25,11 @@ from ...base.values import replace
 from ...history.info import refs_of
 from ...history.rebase import begun_at, holds_state, rebase_state
 from ...state.apart import blob_size
+from ...state.blob_header import may_take_long
 from ...state.records import digest8
 from ...state.state import dump_state, hard_limits, load_state, new_state
 from ...stores.layout import MAX_KEY_BYTES
-from ...turn.flow import Emit, Flow
+from ...turn.flow import Emit, Flow, computed
 from ...types.errors import StateConflictError, StateError, StoreUnavailableError
 from ...types.events import StateSaved
 from .row_calls import RowSettings
@@ -80,10 +82,14 @@ class Row(RowParts):
         if self._told == self._saves:
             return
         self._told = self._saves
-        settings = self.settings
         if of is None:
-            of = refs_of(self.stored, codec=settings.codec, binding=settings.binding)
+            of = yield from self.refs()
         yield Emit(StateSaved(self._version, blob_size(self.stored), self._written, **of))
+
+    def refs(self) -> Flow[dict[str, str]]:
+        """The references of an event about the stored state."""
+        read = partial(refs_of, self.stored, codec=self.settings.codec, binding=self.settings.binding)
+        return computed(read, is_long=may_take_long(self.stored))
 
     def commit(
         self,
@@ -121,7 +127,8 @@ class Row(RowParts):
             yield from self._look(is_there, is_paid)
             new = self.mine if new == known else self.timed(new)
         while new != self.mine:
-            blob = self._rebased(new)
+            is_long = self.stored != self.mine and (may_take_long(new) or may_take_long(self.stored))
+            blob = yield from computed(partial(self._rebased, new), is_long=is_long)
             # Before the call: after an interrupt, the next commit must know that this save may be done.
             self._sent = (new, blob)
             failure = conflict = None

@@ -14,7 +14,7 @@ from weakref import WeakSet
 
 from ...state.apart import StateHead, whole
 from ...state.records import Meta
-from ...state.state import load_state
+from ...state.state import load_meta
 from ...state.whole_blobs import attach
 from ...stores.layout import RowFacts, StoredPart, combines, takes_facts
 from ...turn.flow import Flow
@@ -350,7 +350,7 @@ class RowParts(RowLease):
             # The engine knows the blob that it made, and not the form of it that is saved.
             meta = self._form[2]
         if meta is None:  # the state was rebased, or no turn has made it
-            meta = load_state(blob, codec=settings.codec, binding=settings.binding).meta
+            meta = load_meta(blob, codec=settings.codec, binding=settings.binding)
         return row_facts(meta, with_title=settings.with_title)
 
     def _ends_with_parts(self) -> bool:

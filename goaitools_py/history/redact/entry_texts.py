@@ -26,7 +26,7 @@ from ...backends.read_entries import (
 )
 from ...base import json_scan
 from . import json_tree
-from .json_tree import Edits, Node
+from .json_tree import Edits, Member, Node
 from .matching import ROUNDS, Finder, found_again, quoted
 
 __all__ = ["Redactor"]
@@ -44,6 +44,10 @@ _BEGINNINGS: Final = ("{", "[", " ", "\n")
 _SHORT: Final = 64
 _MOST_ABSENT: Final = 2**16
 """How many short texts without a match are remembered: a state may repeat one of them a million times."""
+_MOST_CHANGED: Final = 2**12
+"""How many short texts with a match, and how many elements of arrays, are remembered."""
+_ELEMENT: Final = 512
+"""Characters. Longer elements of an array are not remembered."""
 
 _SAFE: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
@@ -51,7 +55,9 @@ _IDS: Final = re.compile(rb'"(?:id|\w{1,40}_id)"[ ]*:[ ]*"([^"\\]{1,128})"')
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/]*+={0,2}")
 _SMALL_PART: Final = 4096
 _LONGEST_ID: Final = 56
-_TRIES: Final = 100
+_FEW_TRIES, _TRIES = 8, 200
+_MOST_NUMBER: Final = 10**7 - 1
+_LETTERS: Final = str.maketrans("0123456789", "ghjkmpqxyz")
 
 
 class Redactor:
@@ -69,8 +75,12 @@ class Redactor:
         self.kept = 0
         self.ids: dict[str, str] = {}
         self._taken: set[str] = set()
+        self._numbers: dict[str, int] = {}
         self._clean: set[bytes] = set()
         self._absent: set[str] = set()
+        self._words: dict[str, int] = {}
+        self._changed: dict[str, tuple[str, int]] = {}
+        self._elements: dict[tuple[str, str, str], tuple[str, int, int] | None] = {}
         self._depth = 0
         self._left = _MOST_INNER
 
@@ -108,7 +118,10 @@ class Redactor:
         """A text without the match, also where it is JSON. The same object if nothing matches."""
         if value in self._absent:
             return value
-        new = value
+        if (known := self._changed.get(value)) is not None:
+            self.finder.count += known[1]
+            return known[0]
+        before, new = self.finder.count, value
         if value[:1] in _BEGINNINGS and self._depth < _DEEPEST:
             self._depth += 1
             try:
@@ -120,8 +133,12 @@ class Redactor:
             finally:
                 self._depth -= 1
         new = self.finder.replaced(new)
-        if new == value and len(value) < _SHORT and len(self._absent) < _MOST_ABSENT:
-            self._absent.add(value)
+        if len(value) < _SHORT:
+            if new == value:
+                if len(self._absent) < _MOST_ABSENT:
+                    self._absent.add(value)
+            elif value[:1] not in _BEGINNINGS and len(self._changed) < _MOST_CHANGED:
+                self._changed[value] = new, self.finder.count - before
         return new
 
     def _inner(self, value: str) -> Node | None:
@@ -138,13 +155,11 @@ class Redactor:
 
     def _is_hit(self, value: str) -> bool:
         """True if a string, or the digits of a number, may have to change. Nothing is counted."""
-        if value[:1] not in _BEGINNINGS:
-            if self.finder.is_surely_found(value):
-                return True
-            if not _may_be_medium(value) and self.finder.is_plainly_absent(value):
-                return False
-        before = self.finder.count
-        is_changed = self.text(value) != value or (_may_be_medium(value) and self._medium(value) != value)
+        if self.finder.is_surely_found(value) or ("\\" not in value and self.finder.spans(value)):
+            return True
+        before, is_medium = self.finder.count, _may_be_medium(value)
+        may_hide = value[:1] in _BEGINNINGS or not self.finder.is_plainly_absent(value)
+        is_changed = (may_hide and self.text(value) != value) or (is_medium and self._medium(value) != value)
         self.finder.count = before
         return is_changed
 
@@ -183,12 +198,30 @@ class Redactor:
             pieces += [id[done:start], word]
             done = end
         base = "".join((*pieces, id[done:]))[:_LONGEST_ID]
-        for stem in (base, word, "x"):
-            for number in (None, *range(2, _TRIES)):
-                for tail in ("",) if number is None else (f"_{number}", "_" + "z" * number):
-                    new = stem + tail[: 64 - len(stem)]
-                    if new not in self._taken and not self.finder.spans(new):
-                        return new
+        return self._free(base, _FEW_TRIES) or self._free(word, _TRIES) or self._free("x", _TRIES)
+
+    def _free(self, stem: str, tries: int) -> str | None:
+        """A free id that begins with `stem`; None if so many in a row fit the match.
+
+        A state may have a hundred thousand ids that become the same. So the search goes on from the last
+        number, and no stem is tried again that has failed.
+        """
+        number, refused = self._numbers.get(stem, 1), 0
+        while refused < tries:
+            tail = "" if number == 1 else f"_{number}"
+            for new in {stem + tail: None, stem + tail.translate(_LETTERS): None}:
+                if new in self._taken:
+                    continue
+                if not self.finder.spans(new):
+                    if number > 1:
+                        self._numbers[stem] = number
+                    return new
+                refused += 1
+            number += 1
+            if number > _MOST_NUMBER:
+                break
+        if tries == _TRIES:
+            self._numbers[stem] = _MOST_NUMBER
         return None
 
     # ------------------------------------------------------------------------------ inside an entry
@@ -204,23 +237,44 @@ class Redactor:
             if node.may_have_runs:
                 self._parts(node, key, kind, edits)
                 return
-            for item in node.items():
-                if item.has_hits:
-                    self._structure(item, key, kind, edits)
+            for item in node.items_with_hits():
+                self._element(item, key, kind, edits)
         elif node.kind == "object":
-            kind = _said(node.member("type"))
+            members = [*node.members()] if node.size < _SMALL_PART else None
+            kind = _said(json_tree.picked(members, "type")[0] if members else node.member("type"))
             if self._is_named_medium(node, kind):
                 text = quoted(self.finder.replacement)
-                edits.put(node, f'{{"type":"{placeholder_type(kind)}","text":"{text}"}}')
+                edits.put(node.start, node.end, f'{{"type":"{placeholder_type(kind)}","text":"{text}"}}')
                 return
-            for name, item in node.members():
-                self._key(name, edits)
+            for name, place, item in members or node.members():
+                if place is not None:
+                    self._key(name, place, edits)
                 self._value(item, name, kind, edits)
 
-    def _value(self, item: Node, name: Node, kind: str, edits: Edits) -> None:
-        if not item.has_hits and not item.may_have_runs:
+    def _element(self, item: Node, key: str, kind: str, edits: Edits) -> None:
+        """As `_structure`, for an element of an array. A state may repeat one a hundred thousand times.
+
+        The first one may give an id a new name, which counts as a replacement. So the second is remembered.
+        """
+        place = (key, kind, item.raw) if item.size <= _ELEMENT and item.kind != "string" else None
+        if place is None or (place not in self._elements and len(self._elements) >= _MOST_CHANGED):
+            self._structure(item, key, kind, edits)
             return
-        key = name.said
+        known = self._elements.get(place)
+        if known is None:
+            count, kept, own = self.finder.count, self.kept, Edits(edits.text)
+            self._structure(item, key, kind, own)
+            known = own.done(item.start, item.end), self.finder.count - count, self.kept - kept
+            self._elements[place] = known if place in self._elements else None
+        else:
+            self.finder.count += known[1]
+            self.kept += known[2]
+        if known[0] != place[2]:
+            edits.put(item.start, item.end, known[0])
+
+    def _value(self, item: Node, key: str, kind: str, edits: Edits) -> None:
+        if not item.has_hits and (item.kind in ("string", "literal") or not item.may_have_runs):
+            return
         if key in CALLERS_OWN and item.kind in ("object", "array"):
             self._content(item, edits)
         else:
@@ -233,19 +287,21 @@ class Redactor:
             if isinstance(item, list):
                 run += item
                 continue
-            is_small = item.end - item.start < _SMALL_PART
-            members = [*item.members()] if is_small and item.kind == "object" else None
-            said = _text_of_part(members or item.members()) if item.kind == "object" else None
+            said = members = None
+            if item.kind == "object" and item.may_name("text"):
+                members = [*item.members()] if item.size < _SMALL_PART else None
+                said = _text_of_part(members or item.members())
             if said is None:
                 self._run(run, edits)
                 run = []
                 if item.has_hits or item.may_have_runs:
-                    self._structure(item, key, kind, edits)
+                    self._element(item, key, kind, edits)
                 continue
             run.append(said)
             if item.has_hits_beside(said) or item.may_have_runs:
-                for name, value in members or item.members():
-                    self._key(name, edits)
+                for name, place, value in members or item.members():
+                    if place is not None:
+                        self._key(name, place, edits)
                     if value.start != said.start:
                         self._value(value, name, "text", edits)
         self._run(run, edits)
@@ -260,7 +316,7 @@ class Redactor:
             alone = [self.text(own) if node.has_hits else own for node, own in zip(run, said, strict=True)]
         for node, old, new in zip(run, said, self.across(alone), strict=True):
             if new != old:
-                edits.put(node, f'"{quoted(new)}"')
+                edits.put(node.start, node.end, f'"{quoted(new)}"')
 
     def across(self, texts: Sequence[str]) -> list[str]:
         """The texts without the matches that begin in one of them and end in another."""
@@ -277,22 +333,28 @@ class Redactor:
         said = node.said
         new = change(said)
         if new != said:
-            edits.put(node, f'"{quoted(new)}"')
+            edits.put(node.start, node.end, f'"{quoted(new)}"')
 
-    def _key(self, node: Node, edits: Edits) -> None:
-        if not node.has_hits:
+    def _key(self, said: str, place: tuple[int, int], edits: Edits) -> None:
+        if (count := self._words.get(said)) is not None:
+            self.kept += count
             return
-        said = node.said
-        spans = self.finder.spans(said)
-        if spans and is_words_key(said):
-            self.kept += len(spans)
-        elif spans:
-            self._string(node, edits, self.text)
+        count = len(self.finder.spans(said))
+        if not count:
+            return
+        if is_words_key(said):
+            self.kept += count
+            if len(self._words) < _MOST_CHANGED:
+                self._words[said] = count
+        elif (new := self.text(said)) != said:
+            edits.put(*place, f'"{quoted(new)}"')
 
     def _member(self, key: str, said: str, kind: str) -> str:
         """A string in the place of a member."""
         if is_word(key, said, kind):
-            self.kept += len(self.finder.spans(said))
+            if (count := self._words.get(said)) is None:
+                count = len(self.finder.spans(said))
+            self.kept += count
             return said
         if is_id(key) or (key == "name" and _SAFE.fullmatch(said)):
             return self.id(said)
@@ -324,7 +386,7 @@ class Redactor:
 
     def _decoded(self, data: str) -> str:
         with suppress(binascii.Error, UnicodeDecodeError, ValueError):
-            read = base64.b64decode(data, validate=True).decode()
+            read = binascii.a2b_base64(data, strict_mode=True).decode()
             new = self.text(read)
             if new != read:
                 return base64.b64encode(new.encode("utf-8", "replace")).decode()
@@ -351,12 +413,18 @@ class Redactor:
 
     def _content(self, node: Node, edits: Edits) -> None:
         """JSON of the caller's or the model's own: keys, strings and numbers are content."""
-        for hit in node.hits():
-            if hit.kind == "string":
-                self._string(hit, edits, self.text)
-            elif self.finder.spans(hit.raw):
-                self.finder.count += 1
-                edits.put(hit, f'"{quoted(self.finder.replacement)}"')
+        for starts, ends, raws in node.hits():
+            if (new := self.finder.plainly_replaced(raws)) is not None:
+                edits.put_all(starts, ends, new)
+                continue
+            for start, end, raw in zip(starts, ends, raws, strict=True):
+                if raw[0] == '"':
+                    said = json_tree.decoded(raw)
+                    if (text := self.text(said)) != said:
+                        edits.put(start, end, f'"{quoted(text)}"')
+                elif self.finder.spans(raw):
+                    self.finder.count += 1
+                    edits.put(start, end, f'"{quoted(self.finder.replacement)}"')
 
 
 def _said(node: Node | None) -> str:
@@ -367,7 +435,7 @@ def _may_be_medium(value: str) -> bool:
     return (len(value) % 4 == 0 and _BASE64.fullmatch(value) is not None) or value.startswith("data:")
 
 
-def _text_of_part(members: Iterable[tuple[Node, Node]]) -> Node | None:
+def _text_of_part(members: Iterable[Member]) -> Node | None:
     """The string of a part that is text; None for another part."""
     said, kind = json_tree.picked(members, "text", "type")
     is_text = said is not None and said.kind == "string" and _said(kind) in TEXT_PARTS
@@ -375,8 +443,7 @@ def _text_of_part(members: Iterable[tuple[Node, Node]]) -> Node | None:
 
 
 def _addresses(node: Node) -> Iterable[str]:
-    for name, item in node.members():
-        key = name.said
+    for key, _, item in node.members():
         if key in ("file_url", "image_url", "url") and item.kind == "string":
             yield item.said
         elif key in ("image_url", "source", "video_url") and item.kind == "object":
@@ -387,19 +454,20 @@ def _cut(texts: Sequence[str], spans: Sequence[tuple[int, int]], replacement: st
     """Cut these places out of the texts; they count in the joined text. The replacement is put where a place
     begins, and into each text that would be empty."""
     found: list[str] = []
-    begin = 0
+    begin = at = 0
     for text in texts:
         pieces: list[str] = []
-        done = 0
-        for start, end in spans:
-            first, last = max(start - begin, 0), min(end - begin, len(text))
-            if first >= last:
-                continue
-            pieces.append(text[done:first])
+        done, stop = 0, begin + len(text)
+        while at < len(spans) and spans[at][0] < stop:
+            start, end = spans[at]
+            pieces.append(text[done : max(start - begin, 0)])
             if start >= begin:
                 pieces.append(replacement)
-            done = last
+            done = min(end, stop) - begin
+            if end > stop:
+                break  # the rest of this place is in the next text
+            at += 1
         new = "".join((*pieces, text[done:]))
         found.append(new or (replacement if text else new))
-        begin += len(text)
+        begin = stop
     return found

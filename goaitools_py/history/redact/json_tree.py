@@ -11,24 +11,36 @@ caller asks for it. The caller asks only for nodes that hold a *hit*: a string o
 
 from __future__ import annotations
 
+import io
 import json
+import operator
 import re
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from itertools import islice
 from typing import Final, Literal, NoReturn, TypeAlias
+
+import msgspec
 
 from ...base import json_scan
 
 __all__ = [
     "Edits",
+    "Hits",
+    "Member",
     "Node",
+    "decoded",
     "parsed",
     "picked",
 ]
 
 _Kind: TypeAlias = Literal["object", "array", "string", "literal"]
+Member: TypeAlias = "tuple[str, tuple[int, int] | None, Node]"
+"""The key, its place in the text if it is a hit, and the value."""
+Hits: TypeAlias = tuple["array[int]", "array[int]", list[str]]
+"""Some thousands of hits in order: where they start, where they end, and the text of each."""
 
 
 class Node:
@@ -41,6 +53,11 @@ class Node:
         self.kind: _Kind = _KINDS.get(tree.text[start], "literal")
 
     @property
+    def size(self) -> int:
+        """The number of its characters."""
+        return self.end - self.start
+
+    @property
     def raw(self) -> str:
         """Its own text."""
         return self._tree.text[self.start : self.end]
@@ -48,14 +65,17 @@ class Node:
     @property
     def said(self) -> str:
         """The decoded text of a string."""
-        return _decoded(self.raw)
+        return decoded(self.raw)
 
     @property
     def has_hits(self) -> bool:
         """True if it is a hit, or holds one."""
-        return self._tree.has_hits(self.start, self.end)
+        tree = self._tree
+        if self.kind in ("string", "literal") and tree.is_searched:
+            return tree.text[self.start : self.end] in tree.wanted
+        return tree.has_hits(self.start, self.end)
 
-    def hits(self) -> Iterator[Node]:
+    def hits(self) -> Iterator[Hits]:
         """The hits in it, or itself, in order."""
         return self._tree.hits(self.start, self.end)
 
@@ -78,71 +98,106 @@ class Node:
         first = self._tree.text.find('"text"', self.start, self.end)
         return first >= 0 and self._tree.text.find('"text"', first + 1, self.end) >= 0
 
-    def members(self) -> Iterator[tuple[Node, Node]]:
-        """The key and the value of each member of an object."""
+    def may_name(self, name: str) -> bool:
+        """True if it may be an object with this key, or hold one. False is certain."""
+        return self._tree.may_name(self, name)
+
+    def members(self) -> Iterator[Member]:
+        """The members of an object."""
         return self._tree.members(self)
 
     def items(self) -> Iterator[Node]:
         """The elements of an array."""
         return self._tree.items(self)
 
+    def items_with_hits(self) -> Iterator[Node]:
+        """The elements of an array that are hits, or hold one."""
+        return self._tree.items_with_hits(self)
+
     def member(self, name: str) -> Node | None:
         """The value of a member; of several with one key the last."""
-        return picked(self.members(), name)[0] if self._tree.may_name(self, name) else None
+        return picked(self.members(), name)[0] if self.may_name(name) else None
 
 
-def picked(members: Iterable[tuple[Node, Node]], *names: str) -> list[Node | None]:
+def picked(members: Iterable[Member], *names: str) -> list[Node | None]:
     """The values of some members; of several with one key the last."""
     found: list[Node | None] = [None] * len(names)
-    for key, item in members:
-        if (said := key.said) in names:
-            found[names.index(said)] = item
+    for key, _, item in members:
+        if key in names:
+            found[names.index(key)] = item
     return found
 
 
+_PIECE: Final = 2**12
+_whole = operator.itemgetter(0)
 _KINDS: Final[dict[str, _Kind]] = {"{": "object", "[": "array", '"': "string"}
 
 
 class Edits:
-    """Replacements in a text, collected and then made at once."""
+    """Replacements in a text, collected and then made at once. There may be half a million of them."""
 
     def __init__(self, text: str) -> None:
-        self._text = text
-        self._made: list[tuple[int, int, str]] = []
+        self.text = text
+        self._starts, self._ends = array("I"), array("I")
+        self._raws: list[str] = []
 
-    def put(self, node: Node, raw: str) -> None:
-        """Put JSON text into the place of a node."""
-        self._made.append((node.start, node.end, raw))
+    def put(self, start: int, end: int, raw: str) -> None:
+        """Put JSON text into the place of a value."""
+        self._starts.append(start)
+        self._ends.append(end)
+        self._raws.append(raw)
 
-    def done(self) -> str:
-        """The text with all replacements. The same object without a replacement."""
-        if not self._made:
-            return self._text
-        pieces: list[str] = []
-        at = 0
-        for start, end, raw in sorted(self._made):
-            pieces += (self._text[at:start], raw)
-            at = end
-        return "".join((*pieces, self._text[at:]))
+    def put_all(self, starts: array[int], ends: array[int], raws: list[str]) -> None:
+        """As `put`, for many values."""
+        self._starts += starts
+        self._ends += ends
+        self._raws += raws
+
+    def done(self, begin: int = 0, end: int | None = None) -> str:
+        """The text with all replacements, or a piece of it. The same object without a replacement."""
+        text = self.text if begin == 0 and end is None else self.text[begin:end]
+        if not self._raws:
+            return text
+        made: Iterable[tuple[int, int, str]] = zip(self._starts, self._ends, self._raws, strict=True)
+        if any(map(operator.gt, self._starts, islice(self._starts, 1, None))):
+            made = sorted(made)
+        out = io.StringIO()
+        write, given, at = out.write, self.text, begin
+        for start, stop, raw in made:
+            write(given[at:start])
+            write(raw)
+            at = stop
+        write(given[at:end])
+        return out.getvalue()
 
 
 def parsed(
-    text: str, is_hit: Callable[[str], bool] = lambda _: False, suspects: re.Pattern[str] | None = None
+    text: str, is_hit: Callable[[str], bool] = lambda _: False, suspects: Suspects | None = None
 ) -> Node | None:
     """The outermost value of a JSON text; None for a text that is not JSON, or nests deeper than
     `json_scan.MAX_DEPTH`.
 
     `is_hit`: tells of a string, or of the digits of a number, whether it may have to change.
-    `suspects`: finds something in the text of each string or number for which this may be true.
+    `suspects`: chooses the strings and numbers for which this may be true, as they are written.
     """
-    if not json_scan.is_shallow(text.encode("utf-8", "surrogatepass")):
+    data = text.encode("utf-8", "surrogatepass")
+    if not json_scan.is_shallow(data):
         return None
-    start = len(text) - len(text.lstrip(_SPACE))
+    start, end = len(text) - len(text.lstrip(_SPACE)), len(text.rstrip(_SPACE))
     try:
-        _, end = _READER.raw_decode(text, start)
-    except (ValueError, _BadConstantError):
-        return None
-    return Node(_Tree(text, is_hit, suspects), start, end) if not text[end:].strip(_SPACE) else None
+        _SKIPPER.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):  # it is stricter, see `_READER`
+        try:
+            if _READER.raw_decode(text, start)[1] != end:
+                return None
+        except (ValueError, _BadConstantError):
+            return None
+    return Node(_Tree(text, is_hit, suspects), start, end)
+
+
+Suspects: TypeAlias = Callable[[Iterable[str]], Iterable[str]]
+_SKIPPER: Final = msgspec.json.Decoder(msgspec.Raw)
+"""Makes no value of the text: a million values would take a tenth of a second, and a hundred megabytes."""
 
 
 class _BadConstantError(Exception):
@@ -162,7 +217,7 @@ _STRING: Final = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _NUMBER: Final = r"-?[0-9][-+.0-9eE]*+"
 _VALUE: Final = rf"({_STRING}|{_NUMBER}|true|false|null|[\[{{])"
 _SCALARS: Final = re.compile(rf"{_STRING}|{_NUMBER}", re.DOTALL)
-_BRACKETS: Final = re.compile(rf'(?:[^"\[\]{{}}]++|{_STRING})*+([\[\]{{}}])', re.DOTALL)
+_BRACKETS: Final = re.compile(rf'(?:[^"\[\]{{}}]++|{_STRING})*+[\[\]{{}}]', re.DOTALL)
 _ITEM: Final = re.compile(rf"[ \t\n\r,]*+{_VALUE}", re.DOTALL)
 _MEMBER: Final = re.compile(rf"[ \t\n\r,]*+({_STRING})[ \t\n\r]*+:[ \t\n\r]*+{_VALUE}", re.DOTALL)
 
@@ -175,7 +230,8 @@ def _text_parts(kinds: frozenset[str]) -> tuple[re.Pattern[str], re.Pattern[str]
     return re.compile(part, re.DOTALL), re.compile(rf"(?:[ \t\n\r,]*+{part})++", re.DOTALL)
 
 
-def _decoded(raw: str) -> str:
+def decoded(raw: str) -> str:
+    """The text of a JSON string."""
     inside = raw[1:-1]
     return str(_DECODER.decode(raw)) if "\\" in inside else inside
 
@@ -183,39 +239,48 @@ def _decoded(raw: str) -> str:
 class _Tree:
     """The places in a text that is known to be JSON."""
 
-    def __init__(self, text: str, is_hit: Callable[[str], bool], suspects: re.Pattern[str] | None) -> None:
+    def __init__(self, text: str, is_hit: Callable[[str], bool], suspects: Suspects | None) -> None:
         self.text = text
         self._suspects = suspects
         self._is_hit = is_hit
         self._hits: array[int] | None = None
         self._ends: array[int] = array("I")
-        self._wanted: set[str] = set()
+        self.wanted: set[str] = set()
         self._opened: array[int] | None = None
         self._closed: array[int] = array("I")
+
+    @property
+    def is_searched(self) -> bool:
+        return self._hits is not None
 
     def has_hits(self, start: int, end: int) -> bool:
         hits = self._hits if self._hits is not None else self._searched()
         at = bisect_left(hits, start)
         return at < len(hits) and hits[at] < end
 
-    def hits(self, start: int, end: int) -> Iterator[Node]:
+    def hits(self, start: int, end: int) -> Iterator[Hits]:
         hits = self._hits if self._hits is not None else self._searched()
-        for at in range(bisect_left(hits, start), bisect_left(hits, end)):
-            yield Node(self, hits[at], self._ends[at])
+        last = bisect_left(hits, end)
+        for at in range(bisect_left(hits, start), last, _PIECE):
+            starts, ends = hits[at : min(at + _PIECE, last)], self._ends[at : min(at + _PIECE, last)]
+            yield starts, ends, list(map(self.text.__getitem__, map(slice, starts, ends)))
 
     def _searched(self) -> array[int]:
         """Search the text. Each different string is looked at once."""
         text, is_hit = self.text, self._is_hit
-        every: Iterable[str] = set(_SCALARS.findall(text))
-        if self._suspects is not None:
-            every = filter(self._suspects.search, every)
-        self._wanted = {raw for raw in every if is_hit(_decoded(raw) if raw[0] == '"' else raw)}
+        every: set[str] = set()
+        found = map(_whole, _SCALARS.finditer(text))
+        while some := [*islice(found, _PIECE)]:  # in pieces: other threads can run between them
+            every.update(some)
+        suspects: Iterable[str] = every if self._suspects is None else self._suspects(every)
+        self.wanted = {raw for raw in suspects if is_hit(decoded(raw) if raw[0] == '"' else raw)}
         self._hits = hits = array("I")
-        if self._wanted:
-            for found in _SCALARS.finditer(text):
-                if found[0] in self._wanted:
-                    hits.append(found.start())
-                    self._ends.append(found.end())
+        if self.wanted:
+            wanted = self.wanted
+            for one in _SCALARS.finditer(text):
+                if one[0] in wanted:
+                    hits.append(one.start())
+                    self._ends.append(one.end())
         return hits
 
     def may_name(self, node: Node, name: str) -> bool:
@@ -230,7 +295,7 @@ class _Tree:
         around = {'"type"', '"text"', *(f'"{kind}"' for kind in kinds)}
         at = node.start + 1
         while True:
-            if self._wanted.isdisjoint(around) and (run := parts.match(self.text, at)) is not None:
+            if self.wanted.isdisjoint(around) and (run := parts.match(self.text, at)) is not None:
                 yield [Node(self, *found.span(1)) for found in part.finditer(self.text, at, run.end())]
                 at = run.end()
             if (item := _ITEM.match(self.text, at)) is None:
@@ -239,11 +304,14 @@ class _Tree:
             yield other
             at = other.end
 
-    def members(self, node: Node) -> Iterator[tuple[Node, Node]]:
-        at = node.start + 1
-        while (found := _MEMBER.match(self.text, at)) is not None:
-            item = self._node(*found.span(2))
-            yield Node(self, *found.span(1)), item
+    def members(self, node: Node) -> Iterator[Member]:
+        if self._hits is None:
+            self._searched()
+        text, wanted, match, at = self.text, self.wanted, _MEMBER.match, node.start + 1
+        while (found := match(text, at)) is not None:
+            raw, (start, end) = found[1], found.span(2)
+            item = Node(self, start, self._end(start) if text[start] in "[{" else end)
+            yield decoded(raw), found.span(1) if raw in wanted else None, item
             at = item.end
 
     def items(self, node: Node) -> Iterator[Node]:
@@ -252,6 +320,16 @@ class _Tree:
             item = self._node(*found.span(1))
             yield item
             at = item.end
+
+    def items_with_hits(self, node: Node) -> Iterator[Node]:
+        hits = self._hits if self._hits is not None else self._searched()
+        at, place = node.start + 1, bisect_left(hits, node.start)
+        while place < len(hits) and hits[place] < node.end:
+            start, end = _ITEM.match(self.text, at).span(1)  # type: ignore[union-attr]
+            at = self._end(start) if self.text[start] in "[{" else end
+            if hits[place] < at:
+                yield Node(self, start, at)
+                place = bisect_left(hits, at, place)
 
     def _node(self, start: int, end: int) -> Node:
         return Node(self, start, self._end(start) if self.text[start] in "[{" else end)
@@ -267,11 +345,13 @@ def _containers(text: str) -> tuple[array[int], array[int]]:
     """Where the containers begin, in order, and where each of them ends."""
     opened, closed = array("I"), array("I")
     inside: list[int] = []
-    for found in _BRACKETS.finditer(text):
-        if found[1] in "[{":
+    end = 0
+    for found in map(_whole, _BRACKETS.finditer(text)):  # each begins where the one before it ends
+        end += len(found)
+        if found[-1] in "[{":
             inside.append(len(opened))
-            opened.append(found.start(1))
+            opened.append(end - 1)
             closed.append(0)
         else:
-            closed[inside.pop()] = found.end()
+            closed[inside.pop()] = end
     return opened, closed

@@ -15,7 +15,7 @@ import re
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ...base.escaping import escaped
@@ -37,8 +37,8 @@ class Finder:
     """Finds a match in texts and replaces it. `count` grows with each replacement.
 
     Attributes:
-        suspects: Finds something in each string of JSON text, as it is written, that has a match in any form,
-            and in few others; None if only a search tells.
+        suspects: Chooses from strings of JSON text, as they are written, each that has a match in any form,
+            and few others; None if only a search tells.
     """
 
     def __init__(self, match: Match, replacement: str) -> None:
@@ -48,9 +48,18 @@ class Finder:
             raise ValueError("with_ must have a visible character: a provider refuses a message without text")
         self._find = _finding(match)
         self._literal = match if isinstance(match, str) and not _overlaps_itself(match) else None
-        self.suspects = None if self._literal is None else _suspects(self._literal)
+        self._search = match.search if isinstance(match, re.Pattern) else None
+        self.suspects: Callable[[Iterable[str]], Iterable[str]] | None = None
+        if self._literal is not None:
+            self.suspects = partial(_suspected, _suspects(self._literal).search)
+        elif self._search is not None:
+            self.suspects = partial(_searched, self._search)
         self._given = replacement.encode("utf-8", "replace").decode()
         self.replacement = escaped(self._given)
+        self._is_plain = (
+            quoted(self.replacement) == self.replacement == self._given
+            and _UNPLAIN.search(self.replacement) is None
+        )
         self.count = 0
         if self.spans(self.replacement) or self.replaced(self.replacement) != self.replacement:
             raise ValueError("the match also matches with_, so the replacement would be found again")
@@ -62,13 +71,31 @@ class Finder:
 
     def is_surely_found(self, text: str) -> bool:
         """True if the text has a match without unescaping. False does not mean that it has no match."""
-        return self._literal is not None and self._literal in text
+        if self._literal is not None:
+            return self._literal in text
+        return self._search is not None and (found := self._search(text)) is not None and bool(found[0])
 
     def spans(self, text: str) -> list[_Span]:
         """The places of all matches, in order; overlapping places are joined, empty places are left out."""
         if self._literal is not None and self._literal not in text:
             return []
-        return _joined(self._find(text), len(text)) if text else []
+        if self._search is not None and self._search(text) is None:
+            return []
+        return _joined(self._find(text)) if text else []
+
+    def plainly_replaced(self, raws: Sequence[str]) -> list[str] | None:
+        """JSON strings, as they are written, without the match. It is fast, for half a million strings.
+
+        None if one of them needs a closer look: it has an escape, or may be JSON or a block.
+        """
+        literal, joined = self._literal, "".join(raws)
+        if literal is None or not self._is_plain or '"' in literal or _UNPLAIN.search(joined):
+            return None
+        new = joined.replace(literal, self.replacement)
+        if literal in new or joined[0] != '"' or new.count('"') != 2 * len(raws):
+            return None
+        self.count += joined.count(literal)
+        return [f'"{one}"' for one in new[1:-1].split('""')]
 
     def replaced(self, text: str) -> str:
         """The text without the match, plain or escaped. The same object if nothing matches."""
@@ -84,6 +111,8 @@ class Finder:
 
     def _without(self, text: str, escapes: Sequence[_Escape]) -> str:
         """The text without the matches that are seen when these escapes are undone, the first one first."""
+        if not escapes and self._search is not None and self._search(text) is None:
+            return text
         for _ in range(ROUNDS):
             read = text
             for escape in escapes:
@@ -159,9 +188,31 @@ def _overlaps_itself(text: str) -> bool:
 
 def _suspects(text: str) -> re.Pattern[str]:
     """A pattern for texts that may have a match: in plain form, escaped, in JSON, or as base64."""
-    letter, least = "[A-Za-z0-9+/]", len(text.encode("utf-8", "replace")) * 4 // 3
+    return re.compile(rf"{re.escape(text)}|{_hiding(len(text.encode('utf-8', 'replace')) * 4 // 3)}")
+
+
+def _hiding(least: int) -> str:
+    """A pattern for strings with escapes, JSON, data URLs, and base64 of at least so many letters."""
+    letter = "[A-Za-z0-9+/]"
     base64 = rf"(?={letter}{{{least}}})(?:{letter}{{4}})*+(?:{letter}{{2}}==|{letter}{{3}}=)?"
-    return re.compile(rf'{re.escape(text)}|[\\&]|\A"?(?:[{{\[ \n]|data:|{base64}"?\Z)')
+    return rf'[\\&]|\A"?(?:[{{\[ \n]|data:|{base64}"?\Z)'
+
+
+_MAY_HIDE: Final = re.compile(_hiding(2))
+_UNPLAIN: Final = re.compile(r'[\\&<\x00-\x1f\ud800-\udfff]|"[{\[ ]')
+
+
+def _suspected(search: Callable[[str], Any], raws: Iterable[str]) -> Iterable[str]:
+    return [raw for raw in raws if search(raw)]  # not `filter`: other threads can run within this loop
+
+
+def _searched(search: Callable[[str], Any], raws: Iterable[str]) -> Iterable[str]:
+    """As `_suspects`, for an expression. A string without a backslash is written as it reads."""
+    return [
+        raw
+        for raw in raws
+        if search(raw[1:-1] if raw[0] == '"' else raw) or _MAY_HIDE.search(raw) is not None
+    ]
 
 
 def _places(text: str, wanted: str) -> Iterable[_Span]:
@@ -184,7 +235,7 @@ def _given(spans: Iterable[Any], length: int) -> Iterable[_Span]:
         yield start, end
 
 
-def _joined(spans: Iterable[_Span], length: int) -> list[_Span]:
+def _joined(spans: Iterable[_Span]) -> list[_Span]:
     found: list[_Span] = []
     for start, end in sorted(span for span in spans if span[0] < span[1]):
         if found and start < found[-1][1]:

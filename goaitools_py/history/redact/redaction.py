@@ -348,13 +348,11 @@ def first_change(histories: Sequence[Sequence[ChangedEntries]]) -> tuple[int, in
     """
     found: list[tuple[int, int]] = []
     for turns in histories:
-        for place, turn in enumerate(turns):
-            if (iteration := turn.iteration) is None:
-                continue
-            if turn.number:
-                found.append((turn.number, iteration))
-            else:
-                found.append((next((one.number for one in turns[place:] if one.number), 0), 0))
+        behind = 0
+        for turn in reversed(turns):
+            behind = turn.number or behind
+            if (iteration := turn.iteration) is not None:
+                found.append((behind, iteration if turn.number else 0))
     return min(found, default=None)
 
 

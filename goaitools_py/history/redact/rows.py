@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
@@ -46,8 +46,6 @@ __all__ = [
     "record_without",
     "strip_unknown",
 ]
-
-_T = TypeVar("_T")
 
 _LONGEST_TEXT: Final = 32_768
 NO_TEXT_FACTS: Final = frozenset(
@@ -118,18 +116,22 @@ def _name(redactor: Redactor, text: str) -> str:
     return _cut(redactor, text, MAX_NAME)
 
 
-def _values(redactor: Redactor, value: _T) -> _T:
-    """JSON-able values: all text in them is content, keys too."""
-    found: Any = value
-    match value:
-        case str():
-            found = redactor.text(value)
-        case Mapping():
-            found = {redactor.text(name): _values(redactor, item) for name, item in value.items()}
-        case list() | tuple():
-            found = [_values(redactor, item) for item in value]
-            found = tuple(found) if isinstance(value, tuple) else found
-    return value if found == value else found
+def _values(redactor: Redactor, value: Any) -> Any:
+    """JSON-able values: all text in them is content, keys too. The same object if nothing in it changes."""
+    if isinstance(value, str):
+        new = redactor.text(value)
+        return value if new == value else new
+    if isinstance(value, Mapping):
+        names = [*map(redactor.text, value)]
+        items = [_values(redactor, item) for item in value.values()]
+        is_same = all(map(_is, items, value.values())) and names == [*value]
+        return value if is_same else dict(zip(names, items, strict=True))
+    if isinstance(value, list | tuple):
+        items = [_values(redactor, item) for item in value]
+        if all(map(_is, items, value)):
+            return value
+        return tuple(items) if isinstance(value, tuple) else items
+    return value
 
 
 # --------------------------------------------------------------------------------------------- turns
@@ -188,15 +190,26 @@ def _is(new: object, old: object) -> bool:
 def inbox_without(redactor: Redactor, inbox: Sequence[InboxItem]) -> tuple[InboxItem, ...]:
     """The waiting messages. Different topics stay different."""
     topics: dict[str, str] = {}
-    taken = {item.topic for item in inbox}
-    for topic in taken:
+    taken, numbers = {item.topic for item in inbox}, dict[str, int]()
+    for topic in [*dict.fromkeys(item.topic for item in inbox)]:
         new = _name(redactor, topic)
         if new != topic:
-            stem = new[: MAX_NAME - 8]
-            new = next(one for n in range(1, 10_000) if (one := stem + " " * (n - 1)) not in taken)
-            taken = taken | {new}
+            stem = new[: MAX_NAME - _LONGEST_TAIL]
+            for number in range(
+                numbers.get(stem, 0), len(inbox) + len(taken)
+            ):  # twenty thousand may be equal
+                new = stem + f"{number:b}".translate(_SPACES) if number else stem
+                if new not in taken:
+                    numbers[stem] = number
+                    break
+            taken.add(new)
         topics[topic] = new
     return tuple(_item(redactor, item, topics[item.topic]) for item in inbox)
+
+
+_LONGEST_TAIL: Final = 32
+_SPACES: Final = str.maketrans("01", "\N{NO-BREAK SPACE} ")
+"""Numbers could match again, and most matches have no space at their end."""
 
 
 def _item(redactor: Redactor, item: InboxItem, topic: str) -> InboxItem:
