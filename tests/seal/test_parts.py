@@ -132,7 +132,7 @@ def test_a_turn_carries_parts_as_they_are(opening: dict[str, Any], monkeypatch: 
     def never(*_: Any) -> Any:
         raise AssertionError("a part was opened")
 
-    monkeypatch.setattr(parts_module, "_opened", never)
+    monkeypatch.setattr(parts_module, "packed_bytes", never)
     grown = chat("Fine.", **opening).chat_with_state(blob, user="And now?").state
     grown = chat(**opening).append_to_state(grown, event("It rains."))
     grown = fork_state(grown, **opening)
