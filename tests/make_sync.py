@@ -84,8 +84,8 @@ TWINS = (
             ("This method is not awaited; the methods of the conversation are.", ""),
             ("An ``Async…`` one, see", "See"),
             (
-                '"aiohttp": the backends that are given by name send over aiohttp (the extra '
-                "``goaitools-py[aiohttp]``). See docs/servers.md.",
+                '"aiohttp": the backends that are given by name send over aiohttp (the extra `aiohttp`). '
+                "See docs/servers.md.",
                 "For chats on an event loop only.",
             ),
             (

@@ -71,8 +71,8 @@ class AsyncChat(Facade[AsyncBackend]):
             fallback. 0: each turn asks it first.
         max_concurrent_calls: The most requests at a time, for each backend that is given by name. All chats
             of this process with the same server, key and model wait in one queue. See docs/providers.md.
-        http: "aiohttp": the backends that are given by name send over aiohttp (the extra
-            ``goaitools-py[aiohttp]``). See docs/servers.md.
+        http: "aiohttp": the backends that are given by name send over aiohttp (the extra `aiohttp`). See
+            docs/servers.md.
         log_content: True: the logger ``goaitools_py.content`` gets the texts of the conversation. A function
             from text to text redacts each of them first. See docs/logging.md.
         telemetry: `goaitools_py.telemetry.Telemetry`, for spans and metrics. See docs/telemetry.md.

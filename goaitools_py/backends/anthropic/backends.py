@@ -76,8 +76,8 @@ class AnthropicBackend(_AnthropicBackend):
             `AnthropicBedrock` and `AnthropicVertex` cannot be used.
         http_client: An `httpx2.Client` or a classic `httpx.Client` to send through, never closed. A classic
             one keeps its proxies, mounts, authentication and event hooks.
-        http: "aiohttp": send over aiohttp (the extra ``goaitools-py[aiohttp]``), which is cheaper with many
-            chats at a time. Async backends only. The backend makes and closes the client.
+        http: "aiohttp": send over aiohttp (the extra `aiohttp`), which is cheaper with many chats at a time.
+            Async backends only. The backend makes and closes the client.
         base_url: The server, without ``/v1``, such as "http://127.0.0.1:11434". One that is neither
             Anthropic's nor a cloud's gets the key as `x-api-key` too; if it also wants an older
             `anthropic-version`, set that with `default_headers`.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from functools import lru_cache
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -109,6 +108,8 @@ def checked_http(http: Any, *, is_async: bool) -> str | None:
         raise ValueError(f"http must be 'aiohttp' or None, got {http!r}")
     if not is_async:
         raise TypeError("http='aiohttp' is for AsyncChat and Async… backends: aiohttp needs an event loop")
+    from importlib.util import find_spec  # few chats name an HTTP client
+
     if find_spec("aiohttp") is None:
         raise ImportError("http='aiohttp' needs the package aiohttp: pip install 'goaitools-py[aiohttp]'")
     return http

@@ -144,8 +144,8 @@ class OpenAIChatBackend(_Chat, _Sync):
             `azure_deployment`; for Azure's v1 API use `openai.OpenAI` with that base URL.
         http_client: An `httpx2.Client` or a classic `httpx.Client` to send through, never closed. A classic
             one keeps its proxies, mounts, authentication and event hooks.
-        http: "aiohttp": send over aiohttp (the extra ``goaitools-py[aiohttp]``), which is cheaper with many
-            chats at a time. Async backends only. The backend makes and closes the client.
+        http: "aiohttp": send over aiohttp (the extra `aiohttp`), which is cheaper with many chats at a time.
+            Async backends only. The backend makes and closes the client.
         base_url: The server, such as "http://127.0.0.1:11434/v1".
         api_key: The key, or a callable that returns one.
         context_window: Tokens that fit into the model's context; it overrides the built-in table.
