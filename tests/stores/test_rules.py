@@ -6,10 +6,14 @@ import subprocess
 import sys
 import traceback
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from goaitools_py import stores
+from goaitools_py import backends, stores
+from goaitools_py.base.values import Shape
+from goaitools_py.frontends import front_end
+from goaitools_py.state import codec
 from goaitools_py.stores import (
     AsyncCallableStore,
     AsyncDeleting,
@@ -193,3 +197,51 @@ def test_an_error_of_pythons_own_in_a_driver_is_not_quoted(error: Exception) -> 
         assert "canary" not in f"{link} {link!r} {link.args!r}"
         link = link.__cause__
     assert type(error).__name__ in str(made.__cause__)
+
+
+# ------------------------------------------------------------------------------------------------ shapes
+
+
+class Wrapper:
+    """Passes names on, as a wrapper that counts or logs does; it has no method of its own."""
+
+    def __init__(self, members: dict[str, object]) -> None:
+        self._members = members
+
+    def __getattr__(self, name: str) -> object:
+        try:
+            return self._members[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+SHAPES = [
+    found
+    for module in (stores.base, backends.base, backends.protocols, codec, front_end)
+    for found in vars(module).values()
+    if isinstance(found, Shape) and found.__module__ == module.__name__
+]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_wrapper_has_the_shape_of_what_it_wraps(shape: Any) -> None:
+    """On every Python. A wrapped store without a lease, say, would let two workers into one turn."""
+    names = [name for one in shape.__mro__ for name in (*vars(one), *getattr(one, "__annotations__", ()))]
+    names = [name for name in names if not name.startswith("_")] + ["__call__"] * ("__call__" in vars(shape))
+    members: dict[str, object] = dict.fromkeys(names, len)
+    assert members
+
+    assert isinstance(Wrapper(members), shape)
+    for name in members:
+        assert not isinstance(Wrapper({**members, name: None}), shape) or not callable(
+            getattr(shape, name, None)
+        )
+        del (without := dict(members))[name]
+        assert not isinstance(Wrapper(without), shape), name
+
+
+def test_the_shapes_are_all_protocols_that_objects_are_compared_with() -> None:
+    """A protocol with the decorator alone would see other objects on Python 3.12."""
+    files = [*ROOT.joinpath("goaitools_py").rglob("*.py")]
+    marked = sum(path.read_text(encoding="utf-8").count("\n@runtime_checkable\n") for path in files)
+    assert marked == len(SHAPES) > 30
