@@ -8,7 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from goaitools_py import PLAIN, AsyncChat, Compactor, KeepRecentTurns, TurnLimit
-from goaitools_py.chat.kept.parts import lists_parts
+from goaitools_py.chat.kept.parts import names_of
 from goaitools_py.serve import Caller, serve
 from goaitools_py.serve.page.page_app import PageSettings, page_app
 from goaitools_py.stores import AsyncCallableStore, AsyncMemoryStore
@@ -88,7 +88,7 @@ async def test_parts_stand_beside_the_row_unless_it_is_asked_otherwise(parts: An
         kept = await (store if isinstance(store, AsyncMemoryStore) else inner).load_head("hall")
         assert kept is not None
         is_beside = parts != "inline" and isinstance(store, AsyncMemoryStore)
-        assert bool(kept.parts) is lists_parts(kept.blob, PLAIN) is is_beside
+        assert bool(kept.parts) is bool(names_of(kept.blob, PLAIN)) is is_beside
 
 
 @asynchronous

@@ -9,7 +9,7 @@ import pytest
 from goaitools_py import NO_COMPACTION, StateSizeError, StateTooLargeError
 from goaitools_py.seal import BlobLimits, Plain
 from goaitools_py.sim import Reply
-from goaitools_py.state import state as states
+from goaitools_py.state import codec
 from goaitools_py.state.state import load_state
 from goaitools_py.states import inspect_state
 
@@ -20,7 +20,7 @@ from ._reading import messages, roles, users
 def small(monkeypatch: pytest.MonkeyPatch) -> BlobLimits:
     """States of at most 20 kB inflated."""
     limits = BlobLimits(max_decoded_bytes=20_000)
-    monkeypatch.setattr(states, "LIMITS", limits)
+    monkeypatch.setattr(codec, "LIMITS", limits)
     return limits
 
 
