@@ -92,10 +92,11 @@ def _compared(where: str, sides: dict[str, Side], short: bool, *, rounds_of: int
 
 
 class _Instant(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
-    """A model in this process: the same answer to each request."""
+    """A model in this process: the same answer to each request. `tokens`: its usage. With far fewer than a
+    history has, our turn would check whether the server has cut the prompt, and read all of the history."""
 
-    def __init__(self) -> None:
-        self._answer = answer({"role": "assistant", "content": ANSWER_TEXT})
+    def __init__(self, tokens: int = 1_200) -> None:
+        self._answer = answer({"role": "assistant", "content": ANSWER_TEXT}, prompt_tokens=tokens)
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         return self._response()
@@ -122,8 +123,12 @@ def _async_client(model: Any = None) -> Any:
     return openai.AsyncOpenAI(api_key="sk-none", http_client=http_client)
 
 
-def _chat() -> Chat:
-    return Chat(WIRES["openai"].backend(_Instant()))
+def _chat(tokens: int = 1_200) -> Chat:
+    return Chat(WIRES["openai"].backend(_Instant(tokens)))
+
+
+def _tokens(messages: Sequence[JSON]) -> int:
+    return max(1_200, len(json.dumps(messages)) // 4)
 
 
 # ------------------------------------------------------------------------------- whole turns, no store
@@ -133,9 +138,9 @@ def _whole(size: int, loop: Any, absent: list[str]) -> dict[str, Side]:
     """A turn of each library behind a conversation of so many messages, which comes and goes as bytes."""
     messages = [dict(message) for turn in corpus().of_length(size) for message in turn]
     sides: dict[str, Side] = {
-        "ours": _ours(size),
+        "ours": _ours(size, _tokens(messages)),
         "create() and JSON": _plain(messages),
-        "responses.create(previous_response_id=…)": _kept_by_the_provider(size),
+        "responses.create(previous_response_id=…)": _kept_by_the_provider(_tokens(messages)),
     }
     for name, (package, made) in _WHOLE.items():
         try:
@@ -145,10 +150,10 @@ def _whole(size: int, loop: Any, absent: list[str]) -> dict[str, Side]:
     return sides
 
 
-def _ours(size: int) -> Side:
+def _ours(size: int, tokens: int) -> Side:
     # A tail is compressed with each turn until it is sealed: a turn is the mean over states around the size.
     around = range(-70, 70, 10) if size >= 200 else (0,)
-    chat = _chat()
+    chat = _chat(tokens)
     blobs = cycle(
         [
             state_from_messages("openai", [m for turn in corpus().of_length(size + more) for m in turn])
@@ -163,10 +168,10 @@ def _plain(messages: Sequence[JSON]) -> Side:
     return lambda: WIRES["openai"].plain(client, stored, QUESTION)
 
 
-def _kept_by_the_provider(size: int) -> Side:
+def _kept_by_the_provider(tokens: int) -> Side:
     """The provider keeps the history: only the id of its newest response comes and goes."""
     wire = WIRES["openai-responses"]
-    client, stored = wire.client(wire.instant(max(1_200, size * 60))), "resp_0123456789abcdef"
+    client, stored = wire.client(wire.instant(tokens)), "resp_0123456789abcdef"
 
     def turn() -> str:
         response = client.responses.create(model=MODEL, input=QUESTION, previous_response_id=stored)
