@@ -17,7 +17,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
-from functools import lru_cache
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -93,26 +92,21 @@ def _compared(where: str, sides: dict[str, Side], short: bool, *, rounds_of: int
 
 
 class _Instant(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
-    """A model in this process: the same text to each request, and a usage as large as its body."""
+    """A model in this process: the same answer to each request. `tokens`: its usage. With far fewer than a
+    history has, our turn would check whether the server has cut the prompt, and read all of the history."""
+
+    def __init__(self, tokens: int = 1_200) -> None:
+        self._answer = answer({"role": "assistant", "content": ANSWER_TEXT}, prompt_tokens=tokens)
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        return self._response(request)
+        return self._response()
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        return self._response(request)
+        return self._response()
 
-    def _response(self, request: httpx2.Request) -> httpx2.Response:
+    def _response(self) -> httpx2.Response:
         headers = {"content-type": "application/json", "x-request-id": "req_0123456789"}
-        return httpx2.Response(
-            200, headers=headers, content=_answered(int(request.headers["content-length"]) >> 12)
-        )
-
-
-@lru_cache
-def _answered(pages: int) -> bytes:
-    """The answer to a body of so many times 4 KiB. With a usage far below its size a turn would check whether
-    the server cut the prompt, and read the whole history for that."""
-    return answer({"role": "assistant", "content": ANSWER_TEXT}, prompt_tokens=max(1200, pages << 10))
+        return httpx2.Response(200, headers=headers, content=self._answer)
 
 
 def _client(model: Any = None) -> Any:
@@ -129,8 +123,12 @@ def _async_client(model: Any = None) -> Any:
     return openai.AsyncOpenAI(api_key="sk-none", http_client=http_client)
 
 
-def _chat() -> Chat:
-    return Chat(WIRES["openai"].backend(_Instant()))
+def _chat(tokens: int = 1_200) -> Chat:
+    return Chat(WIRES["openai"].backend(_Instant(tokens)))
+
+
+def _tokens(messages: Sequence[JSON]) -> int:
+    return max(1_200, len(json.dumps(messages)) // 4)
 
 
 # ------------------------------------------------------------------------------- whole turns, no store
@@ -140,9 +138,9 @@ def _whole(size: int, loop: Any, absent: list[str]) -> dict[str, Side]:
     """A turn of each library behind a conversation of so many messages, which comes and goes as bytes."""
     messages = [dict(message) for turn in corpus().of_length(size) for message in turn]
     sides: dict[str, Side] = {
-        "ours": _ours(size),
+        "ours": _ours(size, _tokens(messages)),
         "create() and JSON": _plain(messages),
-        "responses.create(previous_response_id=…)": _kept_by_the_provider(size),
+        "responses.create(previous_response_id=…)": _kept_by_the_provider(_tokens(messages)),
     }
     for name, (package, made) in _WHOLE.items():
         try:
@@ -152,10 +150,10 @@ def _whole(size: int, loop: Any, absent: list[str]) -> dict[str, Side]:
     return sides
 
 
-def _ours(size: int) -> Side:
+def _ours(size: int, tokens: int) -> Side:
     # A tail is compressed with each turn until it is sealed: a turn is the mean over states around the size.
     around = range(-70, 70, 10) if size >= 200 else (0,)
-    chat = _chat()
+    chat = _chat(tokens)
     blobs = cycle(
         [
             state_from_messages("openai", [m for turn in corpus().of_length(size + more) for m in turn])
@@ -170,10 +168,10 @@ def _plain(messages: Sequence[JSON]) -> Side:
     return lambda: WIRES["openai"].plain(client, stored, QUESTION)
 
 
-def _kept_by_the_provider(size: int) -> Side:
+def _kept_by_the_provider(tokens: int) -> Side:
     """The provider keeps the history: only the id of its newest response comes and goes."""
     wire = WIRES["openai-responses"]
-    client, stored = wire.client(wire.instant(max(1_200, size * 60))), "resp_0123456789abcdef"
+    client, stored = wire.client(wire.instant(tokens)), "resp_0123456789abcdef"
 
     def turn() -> str:
         response = client.responses.create(model=MODEL, input=QUESTION, previous_response_id=stored)

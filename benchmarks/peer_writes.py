@@ -24,7 +24,7 @@ from writes import Talk, history_of
 
 __all__ = ["run"]
 
-TURNS = {10: 40, 1_000: 12, 5_000: 4}
+TURNS = {10: 10, 1_000: 12, 5_000: 4}
 SHORT = {10: 4, 1_000: 2}
 """Turns by the length of the history. The bytes of a turn hardly differ, and long turns take a second."""
 KEY = "conversation"
