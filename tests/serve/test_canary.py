@@ -63,13 +63,13 @@ class Failing(AsyncMemoryStore):
         if self.left == 0:
             raise self.error
 
-    async def load(self, key: str) -> Any:
+    async def load_head(self, key: str, **kinds: Any) -> Any:
         self._step()
-        return await super().load(key)
+        return await super().load_head(key, **kinds)
 
-    async def save(self, key: str, blob: bytes, **how: Any) -> int:
+    async def save_parts(self, key: str, head: bytes, new: Any, gone: Any, **how: Any) -> int:
         self._step()
-        return await super().save(key, blob, **how)
+        return await super().save_parts(key, head, new, gone, **how)
 
     async def stop_requested(self, key: str) -> bool:
         self._step()
