@@ -19,6 +19,8 @@ from _wires import WIRES, BenchedWire, History
 
 from goaitools_py import Chat, user
 from goaitools_py.backends.base import RequestParts
+from goaitools_py.backends.wire import grown_view
+from goaitools_py.backends.wire.kept_views import KeptViews
 from goaitools_py.base.values import replace
 from goaitools_py.state.closed_turns import ClosedTurn, Iteration, TurnRecord
 from goaitools_py.state.records import with_host
@@ -132,7 +134,9 @@ def _viewed(wire: BenchedWire, *, short: bool) -> Figure:
         def turn() -> object:
             """A conversation that grows turn by turn, and then begins anew."""
             nonlocal state
-            state = chat.chat_with_state(state if next(place) else given, user=QUESTION).state
+            if not (at := next(place)):
+                setattr(grown_view, "_views", KeptViews())  # noqa: B010 - as in a new process
+            state = chat.chat_with_state(state if at else given, user=QUESTION).state
             return state
 
         return turn

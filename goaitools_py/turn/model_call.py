@@ -161,8 +161,8 @@ def _sent(ledger: Ledger, call: Call) -> Flow[str]:
     ledger.report.request_id = head.request_id or ""
     if head.request_id:
         ledger.report.request_ids.append(head.request_id)
-    state = settled(ledger, ledger.state)
-    if state is not ledger.state:
+    state = ledger.state
+    if state.open is not None and (state := settled(ledger, state)) is not ledger.state:
         ledger.warn(
             "calls_dropped", "a new message followed a paused reply; its unanswered calls were cut out"
         )

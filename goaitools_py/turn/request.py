@@ -244,7 +244,9 @@ def _tools(plan: Plan, tools: Sequence[Any], choice: Any) -> tuple[ToolText, Too
 
 def request_parts(ledger: Ledger, voice: Voice, *, forbid_tools: bool = False) -> RequestParts:
     """The parts of the next request. Its messages: the history, the open turn, and the inbox."""
-    state = settled(ledger, ledger.tried_state)
+    state = ledger.tried_state
+    if state.open is not None:
+        state = settled(ledger, state)
     meta = state.meta
     entries: list[Any] = state.history()
     if state.open is not None:
@@ -278,11 +280,9 @@ def request_parts(ledger: Ledger, voice: Voice, *, forbid_tools: bool = False) -
 
 
 def settled(ledger: Ledger, state: ConversationState) -> ConversationState:
-    """The state without the open calls of a paused reply, if new messages come before its continuation.
-
-    The same object if nothing has to change.
-    """
-    if state.open is None or (ledger.left_waiting is not None and not ledger.to_send()):
+    """A state with an open turn, without the open calls of its paused reply if new messages come before the
+    continuation. The same object if nothing has to change."""
+    if ledger.left_waiting is not None and not ledger.to_send():
         return state
     return steps.settle(state, ledger.dialect)
 

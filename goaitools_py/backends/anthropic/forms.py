@@ -139,10 +139,11 @@ class Frame:
         skipped: So many pictures are left out, the oldest first.
     """
 
-    __slots__ = ("drops_marks", "ids", "letters", "pictures", "skipped")
+    __slots__ = ("_all", "drops_marks", "ids", "letters", "pictures", "skipped")
 
     def __init__(self, letters: str, *, skipped: int = 0) -> None:
         self.letters = letters
+        self._all = frozenset(letters)
         self.drops_marks = "m" in letters
         rule = nine_id if "i" in letters else short_id if "j" in letters else _call_id
         self.ids = Ids(rule, unique="i" in letters or "j" in letters)
@@ -161,7 +162,7 @@ class Frame:
 
     def has(self, letters: str) -> bool:
         """True if one of these letters holds."""
-        return any(one in self.letters for one in letters)
+        return not self._all.isdisjoint(letters)
 
 
 def forms(entries: Sequence[bytes]) -> Iterator[EntryView]:

@@ -169,10 +169,11 @@ class ItemFrame:
         is_own: True for the company's own hosts: they know more items than others.
     """
 
-    __slots__ = ("follows_gone", "ids", "is_own", "letters", "seen")
+    __slots__ = ("_all", "follows_gone", "ids", "is_own", "letters", "seen")
 
     def __init__(self, letters: str, *, is_own: bool) -> None:
         self.letters = letters
+        self._all = frozenset(letters)
         self.is_own = is_own
         rule = nine_id if "i" in letters else short_id if "j" in letters else _call_id
         self.ids = Ids(rule, unique="i" in letters or "j" in letters)
@@ -191,7 +192,7 @@ class ItemFrame:
 
     def has(self, letters: str) -> bool:
         """True if one of these letters holds."""
-        return any(one in self.letters for one in letters)
+        return not self._all.isdisjoint(letters)
 
 
 def forms(entries: Sequence[bytes]) -> Iterator[EntryView]:

@@ -9,7 +9,7 @@ the rest of a turn; to compare their bytes with the last request takes a hundred
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, TypeVar
 
 __all__ = ["BETWEEN", "KeptViews"]
 
@@ -23,14 +23,6 @@ _AT_ONE_KEY: Final = 4
 _HEAD: Final = 256
 
 _View = TypeVar("_View")
-
-
-class _Row(NamedTuple, Generic[_View]):
-    """A kept view. `size`: the bytes of the history and of the view."""
-
-    history: bytes
-    view: _View
-    size: int
 
 
 class KeptViews(Generic[_View]):
@@ -47,8 +39,8 @@ class KeptViews(Generic[_View]):
     __slots__ = ("_older", "_size", "_younger")
 
     def __init__(self) -> None:
-        self._younger: dict[Hashable, tuple[_Row[_View], ...]] = {}
-        self._older: dict[Hashable, tuple[_Row[_View], ...]] = {}
+        self._younger: dict[Hashable, tuple[tuple[bytes, _View], ...]] = {}
+        self._older: dict[Hashable, tuple[tuple[bytes, _View], ...]] = {}
         self._size = 0
 
     def find(self, rules: Hashable, history: bytes) -> tuple[int, _View] | None:
@@ -59,7 +51,7 @@ class KeptViews(Generic[_View]):
         key = (rules, history[:_HEAD])
         best: tuple[int, _View] | None = None
         for half in (self._younger, self._older):
-            for known, view, _ in half.get(key, ()):
+            for known, view in half.get(key, ()):
                 end = len(known)
                 if best is not None and end <= best[0]:
                     continue
@@ -78,9 +70,8 @@ class KeptViews(Generic[_View]):
         if self._size > _HALF:
             self._older, self._younger, self._size = self._younger, {}, 0
         key = (rules, history[:_HEAD])
-        before = self._younger.get(key, ())
-        rows = [_Row(history, view, size), *(row for row in before if row.history != history)]
+        rows = [(history, view), *(row for row in self._younger.get(key, ()) if row[0] != history)]
         if len(rows) > _AT_ONE_KEY:
             del rows[_AT_ONE_KEY - 1 : -1]
         self._younger[key] = tuple(rows)
-        self._size += sum(row.size for row in rows) - sum(row.size for row in before)
+        self._size += size  # never less for a view that goes: threads could count that twice
