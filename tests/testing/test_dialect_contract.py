@@ -456,10 +456,10 @@ BROKEN: list[tuple[DialectCheck, Any, str]] = [
     (P._checking, own(entry_problems=lambda s, e: ["always"]), "of a valid entry (0): always"),
     (
         P._viewing,
-        own(history_view=lambda s, e, r: [EntryView(bytes(bytearray(one))) for one in e]),
+        own(history_forms=lambda s, e: [EntryView(bytes(bytearray(one))) for one in e]),
         "has no change, and is another object",
     ),
-    (P._viewing, own(history_view=lambda s, e, r: [EntryView(b"") for _ in e]), "does not stay as it is"),
+    (P._viewing, own(history_forms=lambda s, e: [EntryView(b"") for _ in e]), "does not stay as it is"),
     (P._viewing, own(unique_calls=lambda s, e: [EntryView(one) for one in e]), "no other id"),
     (
         P._splitting,
