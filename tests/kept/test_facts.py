@@ -75,13 +75,13 @@ def test_the_cost_is_told_in_billionths_of_a_dollar(chat: Chat) -> None:
 def test_a_turn_decodes_nothing_for_it(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
     """The facts of a turn's own blob are at hand."""
     decoded: list[int] = []
-    load = row_parts.load_state
+    load = row_parts.load_meta
 
     def counted(blob: bytes, **rest: Any) -> Any:
         decoded.append(len(blob))
         return load(blob, **rest)
 
-    monkeypatch.setattr(row_parts, "load_state", counted)
+    monkeypatch.setattr(row_parts, "load_meta", counted)
     store = MemoryStore()
     conversation = chat.conversation(store, "ada", save="checkpoint")
 
