@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, Literal, Protocol, runtime_checkable
 
-from ..base.values import Shape, Value
+from ..base.values import ByShape, Value
 from ..types.citations import Citation
 from ..types.messages import Message, ToolCall, ToolResult, Usage
 from ..types.request_parts import ProviderTool, ToolSpec
@@ -443,7 +443,7 @@ class AsyncExchange(Protocol):
 
 
 @runtime_checkable
-class Backend(Protocol, metaclass=Shape):
+class Backend(Protocol, metaclass=ByShape):
     """A provider connection for `Chat`."""
 
     @property
@@ -480,7 +480,7 @@ async def warm_up_async(backend: AsyncBackend) -> None:
 
 
 @runtime_checkable
-class AsyncBackend(Protocol, metaclass=Shape):
+class AsyncBackend(Protocol, metaclass=ByShape):
     """A provider connection for `AsyncChat`."""
 
     @property

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
-from ..base.values import Shape, Value
+from ..base.values import ByShape, Value
 from ..types.messages import ToolCall
 from ..types.request_parts import ContextEdit
 from ..types.tokens import Frames
@@ -69,7 +69,7 @@ class HistoryFrame(NamedTuple):
 
 
 @runtime_checkable
-class ChecksHistory(Protocol, metaclass=Shape):
+class ChecksHistory(Protocol, metaclass=ByShape):
     """Additional methods of a dialect that knows which histories its provider refuses.
 
     With them, a history is repaired: at its import, on the way from another provider API, after a request was
@@ -165,7 +165,7 @@ class HostRules(Value, frozen=True, kw_only=True):
 
 
 @runtime_checkable
-class ViewsHistory(Protocol, metaclass=Shape):
+class ViewsHistory(Protocol, metaclass=ByShape):
     """Additional methods of a dialect that knows the forms which the hosts of its provider API take.
 
     The rules of `ChecksHistory` are wide, so a server may refuse a valid history. With these methods, the
@@ -246,7 +246,7 @@ def is_read(change: Change) -> bool:
 
 
 @runtime_checkable
-class SplitsResults(Protocol, metaclass=Shape):
+class SplitsResults(Protocol, metaclass=ByShape):
     """Additional methods of a dialect that puts the results of several calls into one entry.
 
     A repair moves results one by one. A dialect with an entry for each result does not need the methods.
@@ -280,7 +280,7 @@ def failed_calls(dialect: Dialect, entry: bytes) -> frozenset[str]:
 
 
 @runtime_checkable
-class TranslatesReplies(Protocol, metaclass=Shape):
+class TranslatesReplies(Protocol, metaclass=ByShape):
     """Additional methods of a dialect that can say a model's reply in neutral pieces, and write such pieces.
 
     `Dialect.entries` and `Dialect.view` are enough for the messages of a user, a tool or the system. A reply
@@ -324,7 +324,7 @@ class TranslatesReplies(Protocol, metaclass=Shape):
 
 
 @runtime_checkable
-class EstimatesTokens(Protocol, metaclass=Shape):
+class EstimatesTokens(Protocol, metaclass=ByShape):
     """An additional property of a dialect, if the tokens around its messages are known."""
 
     @property
@@ -362,7 +362,7 @@ def lacks(dialect: Dialect, *wanted: type) -> str:
 
 
 @runtime_checkable
-class WritesOutput(Protocol, metaclass=Shape):
+class WritesOutput(Protocol, metaclass=ByShape):
     """An additional method of a dialect, if the provider has a format for answers in JSON.
 
     Without it, an `output_type` is asked for in words.
@@ -385,7 +385,7 @@ class WritesOutput(Protocol, metaclass=Shape):
 
 
 @runtime_checkable
-class CountsTokens(Protocol, metaclass=Shape):
+class CountsTokens(Protocol, metaclass=ByShape):
     """Additional methods of a dialect, if the provider counts tokens on request."""
 
     def count_request(self, parts: RequestParts) -> ModelRequest:
@@ -398,7 +398,7 @@ class CountsTokens(Protocol, metaclass=Shape):
 
 
 @runtime_checkable
-class CompactsHistory(Protocol, metaclass=Shape):
+class CompactsHistory(Protocol, metaclass=ByShape):
     """Additional methods of a dialect, if the provider compacts histories."""
 
     def compaction_request(self, parts: RequestParts, instructions: str) -> ModelRequest:
@@ -420,7 +420,7 @@ class CompactsHistory(Protocol, metaclass=Shape):
 
 
 @runtime_checkable
-class RunsProviderTools(Protocol, metaclass=Shape):
+class RunsProviderTools(Protocol, metaclass=ByShape):
     """Additional methods of a dialect, if the provider has tools that the client runs.
 
     Their calls have the kind "provider": `name` is the type of the model's item, `arguments` the whole item.
@@ -440,7 +440,7 @@ class RunsProviderTools(Protocol, metaclass=Shape):
 
 
 @runtime_checkable
-class EditsContext(Protocol, metaclass=Shape):
+class EditsContext(Protocol, metaclass=ByShape):
     """Additional methods of a dialect, if the provider edits the context itself."""
 
     def usable_edits(
@@ -455,7 +455,7 @@ class EditsContext(Protocol, metaclass=Shape):
 
 
 @runtime_checkable
-class MarksHistory(Protocol, metaclass=Shape):
+class MarksHistory(Protocol, metaclass=ByShape):
     """An additional method of a dialect, if `Reply.carried` follows from a reply's content.
 
     An imported history comes without replies. This method gives it the marks that replies would have.
@@ -479,7 +479,7 @@ class Fitted(Value, frozen=True):
 
 
 @runtime_checkable
-class FitsSettings(Protocol, metaclass=Shape):
+class FitsSettings(Protocol, metaclass=ByShape):
     """An additional method of a dialect that knows the settings that its models refuse.
 
     Without it, `Dialect.request` is asked about each setting that was not written for the model. A refused

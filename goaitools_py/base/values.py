@@ -8,14 +8,13 @@ hundred values that is most of the package's import time. Change a value with `r
 
 from __future__ import annotations
 
-import typing
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, dataclass_transform
 
 from msgspec import NODEFAULT, Struct, StructMeta, field
 from msgspec.structs import replace
 
-__all__ = ["Given", "Shape", "Value", "field", "replace"]
+__all__ = ["ByShape", "Given", "Value", "field", "replace"]
 
 
 class Value(Struct, frozen=True):
@@ -36,7 +35,7 @@ else:
     _ProtocolMeta = type(Protocol)
 
 
-class Shape(_ProtocolMeta):
+class ByShape(_ProtocolMeta):
     """The metaclass of protocols that users' objects are compared with.
 
     A wrapper that passes every other name on with ``__getattr__`` has the shape of the object in it. From
@@ -61,10 +60,15 @@ _ABSENT: Final = object()
 _members: Final[dict[type, list[tuple[str, bool]]]] = {}
 
 
-def _names(shape: Any) -> Iterable[str]:
+def _names(shape: type) -> Iterable[str]:
     """The members of a protocol. Only Python 3.13 has a public function for them."""
-    found: Iterable[str] | None = getattr(shape, "__protocol_attrs__", None)
-    return sorted(typing._get_protocol_attrs(shape) if found is None else found)  # type: ignore[attr-defined]
+    found = [
+        name
+        for one in shape.__mro__
+        if vars(one).get("_is_protocol")
+        for name in (*vars(one), *one.__annotations__)
+    ]
+    return {name for name in found if not name.startswith("_") or name == "__call__"}
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol, runtime_checkable
 
-from ..base.values import Shape, Value, field
+from ..base.values import ByShape, Value, field
 from ..history.turns import History
 from ..types import errors
 from ..types.answers import Answers, Approve, Deny, PendingCall, ToolReturn
@@ -133,7 +133,7 @@ class FrontEnd(Protocol):
 
 
 @runtime_checkable
-class CarryingFrontEnd(FrontEnd, Protocol, metaclass=Shape):
+class CarryingFrontEnd(FrontEnd, Protocol, metaclass=ByShape):
     """A front end for a client that can carry the state, if no server keeps it."""
 
     def carrying(self) -> FrontEnd:
@@ -162,7 +162,7 @@ class Shown(Value, frozen=True, kw_only=True):
 
 
 @runtime_checkable
-class SnapshotFrontEnd(FrontEnd, Protocol, metaclass=Shape):
+class SnapshotFrontEnd(FrontEnd, Protocol, metaclass=ByShape):
     """A front end with streams that can begin with the whole conversation, such as `AGUI`.
 
     A client of it that says nothing and answers no call asks for the conversation as it stands.

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import ClassVar, Final, Protocol, TypeAlias, runtime_checkable
 
-from ..base.values import Given, Shape
+from ..base.values import ByShape, Given
 from ..types.errors import StateAuthError, StateCorruptError, StateTooLargeError
 from . import dictionary, frames
 
@@ -186,7 +186,7 @@ class Codec(Protocol):
 
 
 @runtime_checkable
-class PartCodec(Protocol, metaclass=Shape):
+class PartCodec(Protocol, metaclass=ByShape):
     """Additional methods of a codec of suite 21. It encrypts each part once, and turns carry it unchanged."""
 
     def seal_part(self, named: tuple[bytes, ...], packed: bytes, binding: Binding) -> bytes:

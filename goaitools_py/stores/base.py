@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
-from ..base.values import Shape
+from ..base.values import ByShape
 from .layout import RowFacts, StoredPart
 
 __all__ = [
@@ -139,7 +139,7 @@ class Describing(Protocol):
 
 
 @runtime_checkable
-class Stopping(Protocol, metaclass=Shape):
+class Stopping(Protocol, metaclass=ByShape):
     """A store with a flag beside each blob that asks the worker of a conversation to stop.
 
     The flag belongs to the key, not to the blob. It changes no version, a save leaves it as it is, and a
@@ -156,7 +156,7 @@ class Stopping(Protocol, metaclass=Shape):
 
 
 @runtime_checkable
-class Parted(Protocol, metaclass=Shape):
+class Parted(Protocol, metaclass=ByShape):
     """A store that keeps parts of a conversation beside its blob, which is then called its head.
 
     Head and parts change in one atomic step. A reader sees all of a save, or nothing of it. After a crash the
@@ -200,7 +200,7 @@ class Parted(Protocol, metaclass=Shape):
 
 
 @runtime_checkable
-class Deleting(Protocol, metaclass=Shape):
+class Deleting(Protocol, metaclass=ByShape):
     """A store that can delete."""
 
     def delete(self, key: str, *, expected: int | None = None) -> bool:
@@ -212,7 +212,7 @@ class Deleting(Protocol, metaclass=Shape):
 
 
 @runtime_checkable
-class Listing(Protocol, metaclass=Shape):
+class Listing(Protocol, metaclass=ByShape):
     """A store that can list its keys."""
 
     def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
@@ -241,7 +241,7 @@ class Lease(Protocol):
 
 
 @runtime_checkable
-class Leasing(Protocol, metaclass=Shape):
+class Leasing(Protocol, metaclass=ByShape):
     """A store that can reserve a key for one holder for a limited time."""
 
     def lease(self, key: str, ttl: float) -> AbstractContextManager[Lease]:
@@ -258,7 +258,7 @@ class Leasing(Protocol, metaclass=Shape):
 
 
 @runtime_checkable
-class Peeking(Protocol, metaclass=Shape):
+class Peeking(Protocol, metaclass=ByShape):
     """A `Leasing` store that tells whether a key is leased without a lease of its own."""
 
     def is_held(self, key: str) -> bool:
@@ -270,7 +270,7 @@ class Peeking(Protocol, metaclass=Shape):
 
 
 @runtime_checkable
-class Combining(Protocol, metaclass=Shape):
+class Combining(Protocol, metaclass=ByShape):
     """A `Leasing` store that takes a lease and loads in one call, and saves and releases in one call.
 
     That saves a turn two round trips. A turn may use one of the two methods without the other.
@@ -295,7 +295,7 @@ class Combining(Protocol, metaclass=Shape):
 
 
 @runtime_checkable
-class CombiningParts(Protocol, metaclass=Shape):
+class CombiningParts(Protocol, metaclass=ByShape):
     """A `Parted` store that does the two steps of `Combining` for a head and its parts."""
 
     def lease_and_load_head(
@@ -345,7 +345,7 @@ class AsyncDescribing(Protocol):
 
 
 @runtime_checkable
-class AsyncStopping(Protocol, metaclass=Shape):
+class AsyncStopping(Protocol, metaclass=ByShape):
     """`Stopping` for async code."""
 
     async def set_stop(self, key: str, is_wanted: bool = True) -> bool:
@@ -358,7 +358,7 @@ class AsyncStopping(Protocol, metaclass=Shape):
 
 
 @runtime_checkable
-class AsyncParted(Protocol, metaclass=Shape):
+class AsyncParted(Protocol, metaclass=ByShape):
     """`Parted` for async code."""
 
     async def save_parts(
@@ -384,7 +384,7 @@ class AsyncParted(Protocol, metaclass=Shape):
 
 
 @runtime_checkable
-class AsyncDeleting(Protocol, metaclass=Shape):
+class AsyncDeleting(Protocol, metaclass=ByShape):
     """`Deleting` for async code."""
 
     async def delete(self, key: str, *, expected: int | None = None) -> bool:
@@ -393,7 +393,7 @@ class AsyncDeleting(Protocol, metaclass=Shape):
 
 
 @runtime_checkable
-class AsyncListing(Protocol, metaclass=Shape):
+class AsyncListing(Protocol, metaclass=ByShape):
     """`Listing` for async code."""
 
     async def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
@@ -410,7 +410,7 @@ class AsyncLease(Protocol):
 
 
 @runtime_checkable
-class AsyncLeasing(Protocol, metaclass=Shape):
+class AsyncLeasing(Protocol, metaclass=ByShape):
     """`Leasing` for async code."""
 
     def lease(self, key: str, ttl: float) -> AbstractAsyncContextManager[AsyncLease]:
@@ -419,7 +419,7 @@ class AsyncLeasing(Protocol, metaclass=Shape):
 
 
 @runtime_checkable
-class AsyncPeeking(Protocol, metaclass=Shape):
+class AsyncPeeking(Protocol, metaclass=ByShape):
     """`Peeking` for async code."""
 
     async def is_held(self, key: str) -> bool:
@@ -428,7 +428,7 @@ class AsyncPeeking(Protocol, metaclass=Shape):
 
 
 @runtime_checkable
-class AsyncCombining(Protocol, metaclass=Shape):
+class AsyncCombining(Protocol, metaclass=ByShape):
     """`Combining` for async code."""
 
     async def lease_and_load(self, key: str, ttl: float) -> tuple[AsyncLease, Stored | None]:
@@ -443,7 +443,7 @@ class AsyncCombining(Protocol, metaclass=Shape):
 
 
 @runtime_checkable
-class AsyncCombiningParts(Protocol, metaclass=Shape):
+class AsyncCombiningParts(Protocol, metaclass=ByShape):
     """`CombiningParts` for async code."""
 
     async def lease_and_load_head(

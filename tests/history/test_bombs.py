@@ -21,7 +21,7 @@ from ._bombs import WIRES, all_bombs
 from ._functions import FUNCTIONS, MAY_REFUSE
 
 ROOT = Path(__file__).resolve().parents[2]
-PAIRS = os.environ.get("GOAITOOLS_BOMBS", "16")
+PAIRS = os.environ.get("GOAITOOLS_BOMBS", "4")
 WITHIN = 950_000
 BEYOND = 6_000_000
 SECONDS = 2.0
@@ -32,13 +32,24 @@ MORE: dict[str | tuple[str, str], float] = {
     ("messages", "calls: calls"): 260.0,
 }
 """What is known to take more than `MEBIBYTES`: a function, or one of its pairs. docs/sizes.md names them."""
-FACTOR = 4.0
+MORE_SECONDS: dict[str, float] = {
+    "redact a letter": 4.0,
+    "redact an expression": 4.0,
+    "redact by a function": 6.0,
+}
+"""Where hundreds of thousands of different texts match, each is changed by itself. docs/sizes.md says so."""
+FACTOR = 2.5
 """The machine may be busy, and its CPU times are longer then."""
 ALWAYS = (
     ("redact", "member: escapes"),
     ("redact", "empty turns"),
     ("redact what is there", "result text: nested arrays"),
     ("redact", "arguments: JSON in strings"),
+    ("redact a letter", "reply: split texts"),
+    ("redact a letter", "arguments: many keys"),
+    ("redact an expression", "waiting topics"),
+    ("redact an expression", "calls: different calls"),
+    ("redact an expression", "notes"),
     ("turn", "open entry: a lone surrogate and zeros"),
     ("turn afresh", "inbox: a broken end"),
     ("messages", "member: a broken end"),
@@ -67,7 +78,8 @@ def pairs_of(wire: str, count: str) -> list[tuple[str, str]]:
     every = [pair for pair in every if pair[0] not in OTHERS]
     if count == "all":
         return every
-    return [*ALWAYS, *random.Random(f"bombs {wire} {count}").sample(every, int(count))]
+    own = ALWAYS[WIRES.index(wire) :: len(WIRES)]
+    return [*own, *random.Random(f"bombs {wire} {count}").sample(every, int(count))]
 
 
 def is_typed(function: str, result: str) -> bool:
@@ -88,7 +100,7 @@ def test_a_million_values_are_read_within_bounds(wire: str) -> None:
     slowest, largest = max(rows, key=lambda row: row[4]), max(rows, key=lambda row: row[5])
     print(f"{len(rows)} pairs; slowest {slowest}; largest {largest}")
     assert [row for row in rows if not is_typed(row[0], row[3])] == []
-    assert [row for row in rows if row[4] > FACTOR * SECONDS] == []
+    assert [row for row in rows if row[4] > FACTOR * MORE_SECONDS.get(row[0], SECONDS)] == []
     assert [row for row in rows if row[5] > most_mebibytes(row[0], row[1])] == []
 
 
@@ -99,7 +111,8 @@ def test_more_values_are_refused_before_they_are_read(wire: str) -> None:
     names = [f"{place}: {filling}" for place in places for filling in ("zeros", "empty arrays", "strings")]
     every = [(function, name) for function in FUNCTIONS for name in names]
 
-    rows = measured(wire, BEYOND, random.Random(f"beyond {wire}").sample(every, 30))
+    count = 30 if PAIRS == "all" else max(10, int(PAIRS) // 2)
+    rows = measured(wire, BEYOND, random.Random(f"beyond {wire}").sample(every, count))
 
     expected = ("StateTooLargeError", "")
     assert [row for row in rows if row[3] not in expected] == []

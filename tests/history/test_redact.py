@@ -13,6 +13,7 @@ import pytest
 
 from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.backends.protocols import problems_of
+from goaitools_py.history.redact import json_tree
 from goaitools_py.history.redact.entry_texts import Redactor
 from goaitools_py.history.redact.matching import Finder
 from goaitools_py.seal import Encrypted, Key, Keyring, Plain, Signed
@@ -157,3 +158,55 @@ def test_matches_across_many_texts_are_cut_once() -> None:
         found = Redactor(Finder(pattern, "-")).across(texts)
 
         assert found == cut_slowly(texts, pattern)
+
+
+PIECES = (
+    "{",
+    "}",
+    "[",
+    "]",
+    '"',
+    ":",
+    ",",
+    "1",
+    "0",
+    "-",
+    ".",
+    "e5",
+    "true",
+    "nul",
+    "\\",
+    "u00e9",
+    "a",
+    " ",
+    "\n",
+    "\t",
+)
+
+
+def test_text_is_json_for_a_redaction_as_for_the_standard_library() -> None:
+    """Also with line breaks in strings, which models write, and lone surrogates; NaN is not JSON."""
+    chance, reader = random.Random("parsed"), json.JSONDecoder(strict=False)
+    seeds = [
+        '{"a":[1,-0.5e5,"b\\n\\u00e9",true,null]}',
+        '["\\ud800","x\ny"]',
+        "NaN",
+        "[1,2]",
+        '{"a":{}}',
+        "-Infinity",
+    ]
+    count = 0
+    for _ in range(20_000):
+        text = chance.choice(seeds)
+        for _ in range(chance.randrange(3)):
+            at = chance.randrange(len(text) + 1)
+            text = text[:at] + chance.choice(PIECES) + text[at + chance.randrange(2) :]
+        try:
+            end = reader.raw_decode(text, len(text) - len(text.lstrip(" \n\t\r")))[1]
+            is_json = not text[end:].strip(" \n\t\r") and "NaN" not in text and "Infinity" not in text
+        except ValueError:
+            is_json = False
+        count += is_json
+
+        assert (json_tree.parsed(text) is not None) == is_json, text
+    assert 2_000 < count < 18_000

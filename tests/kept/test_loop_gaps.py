@@ -46,7 +46,7 @@ STATES: dict[str, Callable[[], bytes]] = {
     "a reply of many values": lambda: bomb("openai", "member: zeros", 900_000),
     "a waiting message of many parts": lambda: bomb("openai", "inbox: zeros", 900_000),
     "an unfinished turn with many facts": lambda: bomb("openai", "open facts: zeros", 900_000),
-    "an unfinished turn with many calls": lambda: bomb("openai", "open calls", 250_000),
+    "an unfinished turn with many calls": lambda: bomb("openai", "open calls", 120_000),
     "a long conversation": conversation,
 }
 

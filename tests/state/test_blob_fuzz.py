@@ -2,7 +2,7 @@
 
 For each suite blobs are damaged as they are, and damaged within, with a seal that then fits again, so that
 what lies behind the seal is tried too. `GOAITOOLS_FUZZ` sets how many of the first kind each suite gets
-(500,000 in CI, else 40,000; a long run has 2,000,000 or more), and a quarter as many of the second;
+(100,000 in CI, else 40,000; a long run has 2,000,000 or more), and a quarter as many of the second;
 `GOAITOOLS_FUZZ_SEED` says where the random numbers start. The seed is printed; pytest shows it when a test
 fails.
 """
@@ -35,7 +35,7 @@ from goaitools_py.types.errors import StateError
 
 from ..seal import _second
 
-_PER_SUITE = int(os.environ.get("GOAITOOLS_FUZZ", "500000" if os.environ.get("CI") else "40000"))
+_PER_SUITE = int(os.environ.get("GOAITOOLS_FUZZ", "100000" if os.environ.get("CI") else "40000"))
 _SEED = int(os.environ.get("GOAITOOLS_FUZZ_SEED", "20260101"))
 _SHARDS = 4
 _WORST_SECONDS = 0.25

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from goaitools_py import backends, stores
-from goaitools_py.base.values import Shape
+from goaitools_py.base.values import ByShape
 from goaitools_py.frontends import front_end
 from goaitools_py.state import codec
 from goaitools_py.stores import (
@@ -219,7 +219,7 @@ SHAPES = [
     found
     for module in (stores.base, backends.base, backends.protocols, codec, front_end)
     for found in vars(module).values()
-    if isinstance(found, Shape) and found.__module__ == module.__name__
+    if isinstance(found, ByShape) and found.__module__ == module.__name__
 ]
 
 

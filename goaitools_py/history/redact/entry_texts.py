@@ -246,7 +246,7 @@ class Redactor:
                 text = quoted(self.finder.replacement)
                 edits.put(node.start, node.end, f'{{"type":"{placeholder_type(kind)}","text":"{text}"}}')
                 return
-            for name, place, item in members or node.members():
+            for name, place, item in members or node.changing():
                 if place is not None:
                     self._key(name, place, edits)
                 self._value(item, name, kind, edits)

@@ -106,6 +106,10 @@ class Node:
         """The members of an object."""
         return self._tree.members(self)
 
+    def changing(self) -> Iterator[Member]:
+        """The members of an object that may have to change, for an object with many others."""
+        return self._tree.changing(self)
+
     def items(self) -> Iterator[Node]:
         """The elements of an array."""
         return self._tree.items(self)
@@ -313,6 +317,20 @@ class _Tree:
             item = Node(self, start, self._end(start) if text[start] in "[{" else end)
             yield decoded(raw), found.span(1) if raw in wanted else None, item
             at = item.end
+
+    def changing(self, node: Node) -> Iterator[Member]:
+        if self._hits is None:
+            self._searched()
+        text, wanted, match, at = self.text, self.wanted, _MEMBER.match, node.start + 1
+        while (found := match(text, at)) is not None:
+            raw, value = found.group(1, 2)
+            if value in ("[", "{"):
+                item = self._node(*found.span(2))
+                at, may_change = item.end, raw in wanted or item.has_hits or item.may_have_runs
+            else:
+                at, may_change = found.end(), raw in wanted or value in wanted
+            if may_change:
+                yield decoded(raw), found.span(1) if raw in wanted else None, self._node(*found.span(2))
 
     def items(self, node: Node) -> Iterator[Node]:
         at = node.start + 1
