@@ -109,10 +109,12 @@ class Opening:
 
     def check(self, chat: Any, key: str, blob: bytes | None) -> None:
         """Refuse a state that this chat cannot read, before the first line. Raises GoAIToolsError."""
-        from ..types.errors import GoAIToolsError, StateAuthError, StateProviderError
+        from ..types.errors import GoAIToolsError, StateAuthError, StatePartMissingError, StateProviderError
 
         try:
             chat.append_to_state(blob)
+        except StatePartMissingError:
+            pass  # the last check of a head: the conversation loads its parts
         except StateAuthError as error:
             raise StateAuthError(f"{self.place(key)}: {refusal(self._args, error)}") from error
         except StateProviderError as error:

@@ -22,6 +22,7 @@ from goaitools_py.cli.chat_options import opening_of
 from goaitools_py.cli.line_chat import LineChat, typed_lines
 from goaitools_py.cli.session import CONVERSATION
 from goaitools_py.seal import Encrypted, Key, Keyring, Signed
+from goaitools_py.state import apart
 from goaitools_py.state.blob_header import peek
 from goaitools_py.states import inspect_state, read_history
 from goaitools_py.stores import SQLiteStore
@@ -134,6 +135,35 @@ def test_a_conversation_goes_on_where_it_ended(
     assert code == 0
     assert out == "[simulated] Your name is Ada. The score is 50 points.\n"
     assert "Replies are simulated" in err
+
+
+def test_a_history_in_parts_is_read_and_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The row decides how it is read: commands look into it, and the chat goes on with it."""
+    monkeypatch.setattr(apart, "SMALL", 1)
+    path = tmp_path / "chat.sqlite3"
+    with SQLiteStore(path) as kept, Chat("sim") as chat:
+        conversation = chat.conversation(kept, "ada", parts="store")
+        for text in (NAME, "Hello.", "Hello again."):
+            conversation.send(text)
+        found = kept.load_head("ada")
+    assert found is not None
+    assert found.parts
+    where = ["--store", str(path), "--key", "ada"]
+    for command in (["inspect", "--show"], ["cost"], ["export"]):
+        assert main([*command, *where]) == 0
+        assert command == ["cost"] or NAME in capsys.readouterr().out
+    _type(monkeypatch, "What is my name?")
+
+    assert main(["chat", "--model", "sim", "--store", str(path), "--thread", "ada"]) == 0
+
+    assert capsys.readouterr().out.endswith("[simulated] Your name is Ada.\n")
+    with SQLiteStore(path) as kept:
+        assert _said(kept)[0] == NAME
+        found = kept.load_head("ada")
+    assert found is not None
+    assert not found.parts
 
 
 def test_model_and_store_may_come_from_the_environment(

@@ -43,6 +43,8 @@ FILES = frozenset(
         "chat/kept/row_calls",
         "chat/kept/row_lease",
         "chat/kept/row_parts",
+        "chat/kept/parts",
+        "state/apart",
         "chat/kept/kept_drivers",
         "chat/conversation",
     )

@@ -217,6 +217,19 @@ def test_a_loaded_part_is_carried(sealed: dict[str, Any], monkeypatch: pytest.Mo
 
 
 @pytest.mark.usefixtures("_small")
+def test_a_new_part_is_sealed_once(sealed: dict[str, Any]) -> None:
+    """Each checkpoint of a turn lists it under the same name, though encryption is random."""
+    state = grown([turn(number) for number in range(5)])
+
+    first = head_of(state, **sealed)
+    second = head_of(with_turn(state, turn(9, 20)), **sealed)
+
+    assert first.names
+    assert first.names.keys() <= second.names.keys()
+    assert head_of(state, **sealed).names == first.names
+
+
+@pytest.mark.usefixtures("_small")
 def test_equal_turns_are_one_part() -> None:
     """Imported turns have no times, so two segments may be equal: the name stands twice, the bytes once."""
     state = grown([turn(1, 200), turn(1, 200), turn(1, 200)])

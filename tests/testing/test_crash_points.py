@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from goaitools_py import AsyncChat, Chat, Image, ToolContext, tool
+from goaitools_py.state import apart
 from goaitools_py.state.codec import PLAIN
+from goaitools_py.state.parts import MEDIA, SEALED_HISTORY
 from goaitools_py.state.whole_blobs import parts_of
 from goaitools_py.stores import AsyncMemoryStore, AsyncSQLiteStore, MemoryStore, SQLiteStore, Stored
 from goaitools_py.testing import Calls, crash_points
@@ -113,7 +115,7 @@ def test_a_store_of_ones_own_is_used(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["combined", "single"])
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-def test_parts_beside_the_state(is_async: bool, kind: str) -> None:
+def test_parts_beside_the_state(is_async: bool, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A picture that a tool took stands in the store: a kill leaves no head without its parts."""
     made: list[Any] = []
 
@@ -133,7 +135,9 @@ def test_parts_beside_the_state(is_async: bool, kind: str) -> None:
     bank = Bank()
     script: list[tuple[str, list[Any]]] = [
         ("Look, then pay.", [Calls([("look", {})]), Calls([("pay", {"euros": 5})]), "Done."]),
+        ("Thanks.", ["You are welcome."]),
     ]
+    monkeypatch.setattr(apart, "SMALL", 1)  # the first turn becomes a part
 
     report = crash_points(
         maker(is_async, [*bank.tools(idempotent=True), look]),
@@ -159,11 +163,11 @@ def test_parts_beside_the_state(is_async: bool, kind: str) -> None:
             store.close()
     assert sum(report.points.values()) + 1 == len(made) > 20
     assert all(
-        [part.name for part in head.parts]
-        == [part.digest for part in parts_of(head.blob, codec=PLAIN, binding=None)]
+        {part.name for part in head.parts}
+        == {part.digest for part in parts_of(head.blob, codec=PLAIN, binding=None)}
         for head in found
     )
-    assert all(head.parts for head in found)
+    assert all({part.kind for part in head.parts} == {SEALED_HISTORY, MEDIA} for head in found)
     assert ("before a release" in report.points) is (kind == "single")
 
 
