@@ -67,9 +67,9 @@ class Failing(AsyncMemoryStore):
         self._step()
         return await super().load_head(key, **kinds)
 
-    async def save_parts(self, key: str, head: bytes, new: Any, gone: Any, **how: Any) -> int:
+    async def save(self, key: str, blob: bytes, **how: Any) -> int:
         self._step()
-        return await super().save_parts(key, head, new, gone, **how)
+        return await super().save(key, blob, **how)
 
     async def stop_requested(self, key: str) -> bool:
         self._step()
