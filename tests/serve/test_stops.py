@@ -291,6 +291,10 @@ class Hooked(AsyncMemoryStore):
         await self._do("load")
         return await super().load(key)
 
+    async def load_head(self, key: str, **how: Any) -> Any:
+        await self._do("load")
+        return await super().load_head(key, **how)
+
 
 async def hooked(*steps: Any) -> tuple[World, World, Hooked]:
     """Two workers over what a dead one has left, in a store with hooks."""
