@@ -71,6 +71,14 @@ class Failing(AsyncMemoryStore):
         self._step()
         return await super().save(key, blob, **how)
 
+    async def load_head(self, key: str, **how: Any) -> Any:
+        self._step()
+        return await super().load_head(key, **how)
+
+    async def save_parts(self, key: str, *save: Any, **how: Any) -> int:
+        self._step()
+        return await super().save_parts(key, *save, **how)
+
     async def stop_requested(self, key: str) -> bool:
         self._step()
         return await super().stop_requested(key)

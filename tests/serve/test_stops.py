@@ -291,9 +291,9 @@ class Hooked(AsyncMemoryStore):
         await self._do("load")
         return await super().load(key)
 
-    async def load_head(self, key: str, **kinds: Any) -> Any:
+    async def load_head(self, key: str, **how: Any) -> Any:
         await self._do("load")
-        return await super().load_head(key, **kinds)
+        return await super().load_head(key, **how)
 
 
 async def hooked(*steps: Any) -> tuple[World, World, Hooked]:
