@@ -33,12 +33,12 @@ MORE: dict[str | tuple[str, str], float] = {
 }
 """What is known to take more than `MEBIBYTES`: a function, or one of its pairs. docs/sizes.md names them."""
 MORE_SECONDS: dict[str, float] = {
-    "redact a letter": 4.0,
-    "redact an expression": 4.0,
-    "redact by a function": 6.0,
+    "redact a letter": 6.0,
+    "redact an expression": 6.0,
+    "redact by a function": 7.0,
 }
 """Where hundreds of thousands of different texts match, each is changed by itself. docs/sizes.md says so."""
-FACTOR = 2.5
+FACTOR = 2.0
 """The machine may be busy, and its CPU times are longer then."""
 ALWAYS = (
     ("redact", "member: escapes"),
