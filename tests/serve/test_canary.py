@@ -63,10 +63,6 @@ class Failing(AsyncMemoryStore):
         if self.left == 0:
             raise self.error
 
-    async def load_head(self, key: str, **kinds: Any) -> Any:
-        self._step()
-        return await super().load_head(key, **kinds)
-
     async def save(self, key: str, blob: bytes, **how: Any) -> int:
         self._step()
         return await super().save(key, blob, **how)

@@ -310,11 +310,11 @@ class SlowToSave(AsyncMemoryStore):
         self.is_saving, self.may_save = asyncio.Event(), asyncio.Event()
         self.is_slow = False
 
-    async def save_parts(self, *args: Any, **fields: Any) -> Any:
+    async def save(self, *args: Any, **fields: Any) -> Any:
         if self.is_slow:
             self.is_saving.set()
             await self.may_save.wait()
-        return await super().save_parts(*args, **fields)
+        return await super().save(*args, **fields)
 
 
 @asynchronous
