@@ -28,12 +28,11 @@ OVERRIDDEN = {
 }
 """The same methods of `httpx2` clients that both SDKs override in their own clients for aiohttp."""
 
-INHERITED = {("_Transport", "_pool"), ("_ShardHTTP", "_pool")}
+INHERITED = {("_Transport", "_pool")}
 """Attributes that a base class of another package sets for itself.
 
 The pool of an `httpx2.HTTPTransport` has no public name, and its constructor takes no network. If `_pool`
-is not in a later `httpx2`, the classes work on. The first then says that its deadlines are not exact
-(`is_exact`), and the second needs two writes for a post."""
+is not in a later `httpx2`, the class works on and says that its deadlines are not exact (`is_exact`)."""
 
 DOCUMENTED = {"_asdict", "_replace", "_fields"}
 """Public methods of named tuples, in spite of their underscore."""

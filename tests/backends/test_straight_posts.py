@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from goaitools_py.backends.base import ModelRequest
-from goaitools_py.backends.http import async_pool, deadlines, heads
+from goaitools_py.backends.http import deadlines, heads
 from goaitools_py.backends.http.async_pool import ShardedClient
 from goaitools_py.backends.http.client import aiohttp_client
 from goaitools_py.backends.http.deadlines import DeadlineClient
@@ -149,20 +149,6 @@ class Inner:
         self.acts.append("tls")
 
 
-class AsyncInner(Inner):
-    """As `Inner`, awaited."""
-
-    async def write(self, buffer: bytes, timeout: float | None = None) -> Any:
-        super().write(buffer)
-
-    async def read(self, max_bytes: int, timeout: float | None = None) -> Any:
-        super().read(max_bytes)
-
-    async def start_tls(self, *args: Any) -> Any:
-        super().start_tls()
-
-
-@pytest.mark.parametrize("is_async", [False, True], ids=["plain code", "pools"])
 @pytest.mark.parametrize("last", ["read", "tls"])
 @pytest.mark.parametrize(
     ("writes", "expected"),
@@ -177,38 +163,25 @@ class AsyncInner(Inner):
         ([FRAME], [FRAME]),
     ],
 )
-def test_a_head_goes_out_with_its_body(
-    is_async: bool, last: str, writes: list[bytes], expected: list[bytes]
-) -> None:
+def test_a_head_goes_out_with_its_body(last: str, writes: list[bytes], expected: list[bytes]) -> None:
     """Nothing is held back while an answer is read. Only the head of a post is held back at all."""
-    inner: Any = AsyncInner() if is_async else Inner()
-    stream: Any = async_pool._ShardStream(inner) if is_async else deadlines._Stream(inner)
+    inner: Any = Inner()
+    stream = deadlines._Stream(inner)
+    for number, buffer in enumerate(writes, 1):
+        stream.write(buffer)
+        if buffer in (CONNECT, FRAME):
+            assert len(inner.acts) == number
+    if last == "read":
+        stream.read(10)
+    else:
+        stream.start_tls(ssl.create_default_context())
 
-    async def done(act: Any) -> None:
-        if is_async:
-            await act
-
-    async def run() -> None:
-        for number, buffer in enumerate(writes, 1):
-            await done(stream.write(buffer))
-            if buffer in (CONNECT, FRAME):
-                assert len(inner.acts) == number
-        await done(stream.read(10) if last == "read" else stream.start_tls(ssl.create_default_context()))
-
-    asyncio.run(run())
     assert [act for act in inner.acts if act != b""] == [*expected, last]
 
 
-@pytest.mark.parametrize("kind", ["plain code", "pools"])
-def test_the_connections_of_a_backend_hold_heads(kind: str, sim: Any) -> None:
+def test_the_connections_of_a_backend_hold_heads(sim: Any) -> None:
     """A later `httpx2` that has no place for them shows here."""
-    url = f"{sim.base_url}/models"
+    with DeadlineClient(trust_env=False) as client:
+        stream = client.get(f"{sim.base_url}/models").extensions["network_stream"]
 
-    async def stream() -> object:
-        if kind == "plain code":
-            with DeadlineClient(trust_env=False) as client:
-                return client.get(url).extensions["network_stream"]
-        async with ShardedClient(trust_env=False) as pools:
-            return (await pools.get(url)).extensions["network_stream"]
-
-    assert isinstance(asyncio.run(stream()), (async_pool._ShardStream, deadlines._Stream))
+    assert isinstance(stream, deadlines._Stream)

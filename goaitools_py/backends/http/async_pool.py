@@ -12,10 +12,8 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
-import httpcore2
 import httpx2
 
-from .deadlines import is_head
 from .heads import has_more
 
 __all__ = ["POOL_LIMITS", "TIMEOUT", "ShardedClient", "ShardedTransport"]
@@ -124,68 +122,6 @@ class ShardedClient(httpx2.AsyncClient):
         return _sharded({**options, "proxy": proxy})
 
 
-class _ShardStream(httpcore2.AsyncNetworkStream):
-    """A connection. The head of a post goes out together with its body, as in `deadlines`."""
-
-    def __init__(self, inner: httpcore2.AsyncNetworkStream) -> None:
-        self._inner = inner
-        self._held = b""
-
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        if self._held:
-            await self.write(b"", timeout)
-        return await self._inner.read(max_bytes, timeout)
-
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        if self._held:
-            buffer, self._held = self._held + buffer, b""
-        elif is_head(buffer):
-            self._held = buffer
-            return
-        await self._inner.write(buffer, timeout)
-
-    async def start_tls(
-        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
-    ) -> httpcore2.AsyncNetworkStream:
-        if self._held:
-            await self.write(b"", timeout)
-        return _ShardStream(await self._inner.start_tls(ssl_context, server_hostname, timeout))
-
-    def get_extra_info(self, info: str) -> Any:
-        return self._inner.get_extra_info(info)
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-
-class _ShardNetwork(httpcore2.AnyIOBackend):
-    """Opens connections of the class `_ShardStream`."""
-
-    async def connect_tcp(self, *args: Any, **given: Any) -> httpcore2.AsyncNetworkStream:
-        return _ShardStream(await super().connect_tcp(*args, **given))
-
-
-class _ShardHTTP(httpx2.AsyncHTTPTransport):
-    """An `httpx2.AsyncHTTPTransport` over `_ShardNetwork`, without a proxy.
-
-    The pool of a transport has no public name. If a later `httpx2` does not have it under this name, the
-    transport works as it is, with two writes for each post.
-    """
-
-    def __init__(self, *, verify: ssl.SSLContext, limits: httpx2.Limits, **options: Any) -> None:
-        super().__init__(verify=verify, limits=limits, **options)
-        if isinstance(getattr(self, "_pool", None), httpcore2.AsyncConnectionPool):
-            self._pool = httpcore2.AsyncConnectionPool(
-                ssl_context=verify,
-                max_connections=limits.max_connections,
-                max_keepalive_connections=limits.max_keepalive_connections,
-                keepalive_expiry=limits.keepalive_expiry,
-                http1=options.get("http1", True),
-                http2=options.get("http2", False),
-                network_backend=_ShardNetwork(),
-            )
-
-
 def _sharded(options: dict[str, Any]) -> ShardedTransport:
     if not isinstance(options.get("verify"), ssl.SSLContext):
         # Made once for all pools: to read the certificates takes longer than the rest of making a pool.
@@ -199,8 +135,7 @@ def _sharded(options: dict[str, Any]) -> ShardedTransport:
         keepalive_expiry=limits.keepalive_expiry,
     )
     shards = _MAX_SHARDS if limits.max_connections is None else min(_MAX_SHARDS, limits.max_connections)
-    made: Any = httpx2.AsyncHTTPTransport if "proxy" in options else _ShardHTTP
-    return ShardedTransport(lambda: made(**{**options, "limits": part}), max(1, shards))
+    return ShardedTransport(lambda: httpx2.AsyncHTTPTransport(**{**options, "limits": part}), max(1, shards))
 
 
 def _share(limit: int | None) -> int | None:

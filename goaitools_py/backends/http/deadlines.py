@@ -24,7 +24,7 @@ import httpx2
 
 from .heads import has_more
 
-__all__ = ["DeadlineClient", "is_head", "until"]
+__all__ = ["DeadlineClient", "until"]
 
 TIMEOUT: Final = httpx2.Timeout(600, connect=5.0)
 SDK_LIMITS: Final = httpx2.Limits(max_connections=1000, max_keepalive_connections=100)
@@ -68,7 +68,7 @@ def _left(timeout: float | None, late: type[Exception]) -> float | None:
     return left if timeout is None or left < timeout else timeout
 
 
-def is_head(buffer: bytes) -> bool:
+def _is_head(buffer: bytes) -> bool:
     """True for the head of a post in HTTP/1.1. The HTTP client writes its body next, or reads the answer.
 
     Frames of HTTP/2 begin with their length, and so never in this way.
@@ -95,7 +95,7 @@ class _Stream(httpcore2.NetworkStream):
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         if self._held:
             buffer, self._held = self._held + buffer, b""
-        elif is_head(buffer):
+        elif _is_head(buffer):
             self._held = buffer
             return
         for start in range(0, len(buffer), _PIECE):
