@@ -12,14 +12,13 @@ into the step.
 
 from __future__ import annotations
 
-import logging
 import secrets
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 
-from ..types.errors import StoreError, StoreUnavailableError
+from ..types.errors import StoreUnavailableError
 from . import common
 from .base import RowFacts, Stored, StoredHead, StoredKey, StoredPage, StoredPart
 from .layout import ascii_facts, facts_of, plain_values
@@ -71,14 +70,6 @@ class Running(Generic[T]):
             self.is_over, self.result = True, cast("T", end.value)
 
 
-class _UnmadeError(Exception):
-    """The table of parts is missing and could not be made, so nothing was saved. `error`: why."""
-
-    def __init__(self, error: StoreError) -> None:
-        super().__init__()
-        self.error = error
-
-
 class LeaseToken:
     """The row of one holder's lease: its key, its token, and its length."""
 
@@ -103,8 +94,6 @@ class SQLSteps:
         self._sql = statements
         self._tables = tables
         self._has_parts = not statements.find_parts
-        self._lacks_parts = False
-        """True after the table of parts was missing and could not be made."""
 
     def _key(self, key: str) -> Any:
         """A key as a parameter. MySQL compares it with bytes, in any character set of the connection."""
@@ -155,30 +144,7 @@ class SQLSteps:
     ) -> Step[int]:
         """As `save`; the same step adds parts and drops parts.
 
-        A save that adds and drops no part needs no table of parts. So if that table is missing and cannot be
-        made, the head alone is saved.
-        """
-        is_alone = not new and not gone
-        if not (is_alone and self._lacks_parts):
-            try:
-                return (yield from self._save_parts(key, head, new, gone, expected, facts, lease))
-            except _UnmadeError as exc:
-                self._note_lack(exc.error)
-                if not is_alone:
-                    raise exc.error from exc.error.__cause__
-        return (yield from self.save(key, head, expected, facts, lease))
-
-    def _save_parts(
-        self,
-        key: str,
-        head: bytes,
-        new: Collection[StoredPart],
-        gone: Collection[bytes],
-        expected: int | None,
-        facts: RowFacts | None,
-        lease: LeaseToken | None,
-    ) -> Step[int]:
-        """The head's row is changed first, and so locked. Of two savers the second one waits, finds another
+        The head's row is changed first, and so locked. Of two savers the second one waits, finds another
         version, and changes nothing. The lease comes last, so that all savers lock the rows in one order.
         """
         common.check_key(key)
@@ -423,14 +389,7 @@ class SQLSteps:
             return (yield commands)
         except NoTableError:
             pass
-        try:
-            yield from self._make(role)
-        except StoreError as exc:
-            if role == "part" and not isinstance(exc, StoreUnavailableError):
-                raise _UnmadeError(exc) from exc
-            raise
-        if role == "part":
-            self._lacks_parts = False
+        yield from self._make(role)
         try:
             return (yield commands)
         except NoTableError as exc:
@@ -445,15 +404,6 @@ class SQLSteps:
                 raise
             # The answer of one of them may be lost. Make them again: what is there stays.
             yield from self.make_tables(role)
-
-    def _note_lack(self, error: StoreError) -> None:
-        if not self._lacks_parts:
-            self._lacks_parts = True
-            logging.getLogger("goaitools_py.state").warning(
-                "the table of parts is missing, and could not be made (%s): run goaitools store init",
-                type(error).__name__,
-                extra={"event": "store.no_parts", "error": type(error).__name__},
-            )
 
 
 def _groups(names: Sequence[bytes]) -> Iterator[dict[str, bytes]]:

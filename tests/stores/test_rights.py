@@ -6,12 +6,11 @@ import secrets
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 import sqlalchemy
 
-from goaitools_py import Chat, Image, StoreCommitError
+from goaitools_py import Chat, Image
 from goaitools_py.stores import SQLAlchemyStore
 from goaitools_py.testing import ScriptedBackend
 
@@ -60,8 +59,13 @@ def kit(place: Place) -> Iterator[Kit]:
         yield Kit(place, stack.enter_context(entered(maker(place), loop)), loop)
 
 
+def refusals(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The levels of the log lines that say that the store refuses parts."""
+    return [one.levelname for one in caplog.records if getattr(one, "event", "") == "state.parts_refused"]
+
+
 def test_states_without_parts_need_no_table_of_parts(kit: Kit, caplog: pytest.LogCaptureFixture) -> None:
-    """The log says once that the table is missing; turns, appends and forks are saved."""
+    """Turns, appends and forks are saved, and there is nothing to warn of."""
     conversation = kit.conversation(*["Yes."] * 4, parts="store", save="checkpoint")
 
     for text in ("One.", "Two.", "Three."):
@@ -71,22 +75,15 @@ def test_states_without_parts_need_no_table_of_parts(kit: Kit, caplog: pytest.Lo
 
     assert [turn.messages[0].said for turn in conversation.history().turns] == ["One.", "Two.", "Three."]
     assert sorted(one.key for one in kit.face.list("").keys) == ["ada", "before", "bob"]
-    found: Any = [one for one in caplog.records if getattr(one, "event", "") == "store.no_parts"]
-    assert [one.levelname for one in found] == ["WARNING"]
+    assert refusals(caplog) == []
 
 
-def test_a_state_with_parts_is_refused_and_nothing_of_it_is_lost(kit: Kit) -> None:
-    """A head is never saved without its parts. A handle with whole rows takes the state of the error."""
-    writer = kit.conversation("Seen.", parts="store", save_timeout=0.0)
-    before = kit.face.load("ada")
-    try:
-        writer.send(["Look.", PICTURE])
-    except StoreCommitError as error:
-        assert kit.face.load("ada") == before
-        kit.conversation().commit(error)
-    # else: the handle has saved the whole row by itself
+def test_states_with_parts_are_saved_whole(kit: Kit, caplog: pytest.LogCaptureFixture) -> None:
+    """No turn fails for the missing table, and no head is saved without its parts. The log says it once."""
+    writer = kit.conversation(*["Seen."] * 2, parts="store", save_timeout=0.0)
+    for text in ("Look.", "Look again."):
+        assert writer.send([text, PICTURE]).text == "Seen."
 
-    (turn,) = kit.conversation().history().turns
-    assert [part for message in turn.messages for part in message.parts if isinstance(part, Image)] == [
-        PICTURE
-    ]
+    said = [one for turn in kit.conversation().history().turns for one in turn.messages]
+    assert [part for one in said for part in one.parts if isinstance(part, Image)] == [PICTURE, PICTURE]
+    assert refusals(caplog) == ["WARNING"]
