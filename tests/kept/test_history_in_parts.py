@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import random
 from collections.abc import Iterator
@@ -193,10 +194,12 @@ def test_what_leaves_is_whole(parts: Any, opened: dict[str, Any]) -> None:
     conversation = chat.conversation(store, "ada", parts=parts, save="checkpoint", save_timeout=0.0)
     for number in range(8):
         result = conversation.send([words(number), picture(number)] if number % 3 else words(number))
+    unread = [copy.copy(result) for _ in range(7)]  # each was not asked for its state yet
     text, state = result
-    assert text == result[0] == result.text
     assert state is result.state is result[1] is tuple(result)[1]
-    assert result == (text, state)
+    assert (unread[0] == (text, state), unread[1] != (text, state), state in unread[2]) == (True, False, True)
+    assert unread[3] + () == 1 * unread[4] == (text, state)
+    assert (unread[5].index(state), unread[6].count(state)) == (1, 1)
     assert hash(result) == hash((text, state))
     left += [state, conversation.state()]
 
