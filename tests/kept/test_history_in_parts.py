@@ -34,7 +34,7 @@ from goaitools_py.state.whole_blobs import parts_of, rewrap, verify_state
 from goaitools_py.states import read_history
 from goaitools_py.stores import MemoryStore, StoredHead
 from goaitools_py.testing import Calls, ScriptedBackend
-from goaitools_py.types.events import StateSaved
+from goaitools_py.types.events import CheckpointReady, StateSaved
 
 from ..stores._places import KINDS, maker, place_of
 from .test_places import Kit, Loop, entered
@@ -203,8 +203,10 @@ def test_what_leaves_is_whole(parts: Any, opened: dict[str, Any]) -> None:
     assert hash(result) == hash((text, state))
     left += [state, conversation.state()]
 
-    conversation.send("Roll.", on_checkpoint=left.append)
-    assert len(left) > 4
+    told: list[Any] = []
+    conversation.send("Roll.", on_checkpoint=left.append, on_event=told.append)
+    left += [event.blob for event in told if isinstance(event, CheckpointReady)]
+    assert len(left) > 7
     with pytest.raises(RateLimitError) as caught:
         conversation.send("Slow.")
     left.append(caught.value.state)

@@ -249,12 +249,15 @@ def test_spoilt_bytes_are_damage(kit: Kit, parts: Any) -> None:
     before = head(kit)
     handle = kit.conversation("Fresh.", parts=parts)
     for act in (lambda: handle.send("Hm.", on_bad_state="raise"), handle.state, handle.history):
-        with pytest.raises(StateCorruptError):
+        with pytest.raises(StateCorruptError) as caught:
             act()
+        assert type(caught.value.blob) is bytes
     assert head(kit) == before
 
     result = handle.send("Hello.")
 
+    assert result.discarded is not None
+    assert type(result.discarded.blob) is bytes
     assert [warning.code for warning in result.warnings] == ["state_discarded", "state_moved"]
     (aside,) = [entry.key for entry in kit.face.list("ada.unreadable.").keys]
     moved = head(kit, aside)

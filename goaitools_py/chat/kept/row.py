@@ -28,7 +28,7 @@ from ...state.apart import blob_size
 from ...state.blob_header import may_take_long
 from ...state.records import digest8
 from ...state.state import dump_state, hard_limits, load_state, new_state
-from ...stores.layout import MAX_KEY_BYTES
+from ...stores.layout import MAX_KEY_BYTES, StoredPart
 from ...turn.flow import Emit, Flow, computed
 from ...types.errors import StateConflictError, StateError, StoreUnavailableError
 from ...types.events import StateSaved
@@ -299,7 +299,8 @@ class Row(RowParts):
         Gives the suffix of that key. The same bytes of head and parts get the same key, so that they are kept
         once. A store of parts keeps all parts of the key there too, also the parts of other writers.
         """
-        store, head, parts = self.settings.store, self.stored, ()
+        store, head = self.settings.store, self.stored
+        parts: tuple[StoredPart, ...] = ()
         if self._is_parted:
             found = yield from self.ask(self._load_all)
             if found is None or found.version != self._version:
