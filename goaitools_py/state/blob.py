@@ -149,7 +149,7 @@ class Segment(Value, frozen=True, kw_only=True, eq=False):
         try:
             raw = frames.inflate(self.stored, self.raw_len, self.compression)
         except StateCorruptError as error:
-            error.blob = self._blob
+            error.blob = bytes(self._blob)
             raise
         force_setattr(self, "_raw", raw)  # a cache: each thread that fills it writes equal bytes
         return raw
@@ -407,7 +407,7 @@ def decode_whole(
             _check_decoded_len(segments, header)
         _check_history(segments, parts, limits, len(source))
     except StateError as error:
-        error.blob = source
+        error.blob = bytes(source)
         raise
     # Each reader needs the meta. If it does not inflate, the blob fails here, before a turn begins.
     segments[0].raw()

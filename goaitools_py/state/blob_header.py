@@ -84,7 +84,7 @@ def peek(blob: bytes | bytearray | memoryview) -> Header:
     try:
         return read_header(source)
     except StateError as error:
-        error.blob = source
+        error.blob = bytes(source)
         raise
 
 

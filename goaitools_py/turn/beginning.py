@@ -103,7 +103,7 @@ class Beginning:
             journal.check_journal(self.state, plan.dialect)
             self._repair()
         except StateError as exc:
-            exc.blob = exc.blob or plan.blob
+            exc.blob = bytes(exc.blob or plan.blob)
             if plan.resume or not self._discards(exc):
                 raise
             ledger.report.discarded, ledger.grew_from = exc, b""

@@ -271,8 +271,30 @@ class ChatResult(tuple[str, bytes], Generic[T]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, tuple) and tuple(self) == tuple(other)
 
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
     def __hash__(self) -> int:
         return hash(tuple(self))
+
+    def __contains__(self, item: object) -> bool:
+        return item in tuple(self)
+
+    def __add__(self, other: Any) -> Any:
+        return tuple(self) + other
+
+    def __mul__(self, times: Any) -> Any:
+        return tuple(self) * times
+
+    __rmul__ = __mul__
+
+    def index(self, item: Any, *bounds: Any) -> int:
+        """As of a tuple."""
+        return tuple(self).index(item, *bounds)
+
+    def count(self, item: Any) -> int:
+        """As of a tuple."""
+        return tuple(self).count(item)
 
     def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, Any]]:
         # The arguments of `__new__` for a copy, here or in another process. Then the other fields are set.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import random
 from collections.abc import Iterator
@@ -33,7 +34,7 @@ from goaitools_py.state.whole_blobs import parts_of, rewrap, verify_state
 from goaitools_py.states import read_history
 from goaitools_py.stores import MemoryStore, StoredHead
 from goaitools_py.testing import Calls, ScriptedBackend
-from goaitools_py.types.events import StateSaved
+from goaitools_py.types.events import CheckpointReady, StateSaved
 
 from ..stores._places import KINDS, maker, place_of
 from .test_places import Kit, Loop, entered
@@ -193,15 +194,19 @@ def test_what_leaves_is_whole(parts: Any, opened: dict[str, Any]) -> None:
     conversation = chat.conversation(store, "ada", parts=parts, save="checkpoint", save_timeout=0.0)
     for number in range(8):
         result = conversation.send([words(number), picture(number)] if number % 3 else words(number))
+    unread = [copy.copy(result) for _ in range(7)]  # each was not asked for its state yet
     text, state = result
-    assert text == result[0] == result.text
     assert state is result.state is result[1] is tuple(result)[1]
-    assert result == (text, state)
+    assert (unread[0] == (text, state), unread[1] != (text, state), state in unread[2]) == (True, False, True)
+    assert unread[3] + () == 1 * unread[4] == (text, state)
+    assert (unread[5].index(state), unread[6].count(state)) == (1, 1)
     assert hash(result) == hash((text, state))
     left += [state, conversation.state()]
 
-    conversation.send("Roll.", on_checkpoint=left.append)
-    assert len(left) > 4
+    told: list[Any] = []
+    conversation.send("Roll.", on_checkpoint=left.append, on_event=told.append)
+    left += [event.blob for event in told if isinstance(event, CheckpointReady)]
+    assert len(left) > 7
     with pytest.raises(RateLimitError) as caught:
         conversation.send("Slow.")
     left.append(caught.value.state)

@@ -19,8 +19,11 @@ from goaitools_py import (
     TurnLimit,
     event,
 )
+from goaitools_py.chat.kept.full_row import load_row
 from goaitools_py.seal import Encrypted, Key, Keyring
-from goaitools_py.states import import_state, read_history
+from goaitools_py.state.parts import ELSEWHERE
+from goaitools_py.state.whole_blobs import parts_of
+from goaitools_py.states import import_state, read_history, redact_state
 from goaitools_py.stores import AsyncMemoryStore, AsyncStore, MemoryStore
 from goaitools_py.testing import ScriptedBackend
 
@@ -102,6 +105,58 @@ def test_in_every_store(kit: Kit, parts: str) -> None:
     assert [one.key for one in kit.face.list("").keys] == ["ada2"]
     assert kit.face.list("ada.unreadable.").keys == ()
     assert said(bystander.state())[0] == f"Mine is {SECRET}, too."
+
+
+def leave_parts(store: Any, conversation: Any) -> None:
+    """Save a whole state without the secret over a head, as a program of a user does. `save` leaves parts."""
+    filled(conversation)
+    found = store.load_head("ada")
+    assert found.parts
+    store.save("ada", redact_state(conversation.state(), SECRET).state, expected=found.version)
+    assert store.load_head("ada").parts == found.parts
+
+
+def check_parts(store: Any) -> None:
+    """Check that the store has the parts that the head lists, and no others."""
+    found = store.load_head("ada")
+    listed = {part.digest for part in parts_of(found.blob) if part.place == ELSEWHERE}
+    assert {part.name for part in found.parts} == listed
+
+
+@pytest.mark.parametrize("text", [SECRET, "Two."])
+@pytest.mark.parametrize("parts", ["inline", "store"])
+def test_parts_that_no_head_lists_go_with_a_redaction(kit: Kit, parts: str, text: str) -> None:
+    """Nobody can search them. They go also if the text is nowhere else."""
+    if not hasattr(kit.store, "save_parts"):
+        return
+    leave_parts(kit.face, kit.conversation("A.", "B.", "C.", parts="store"))
+    conversation = kit.conversation(parts=parts)
+
+    assert conversation.redact(text).count == (1 if text == "Two." else 0)
+
+    check_parts(kit.face)
+    version = kit.face.load_head("ada").version
+    conversation.redact(SECRET)
+    assert kit.face.load_head("ada").version == version  # nothing is left to do
+
+
+@pytest.mark.parametrize("place", ["inline", "store", None])
+def test_parts_that_no_head_lists_go_with_the_save_of_a_tool(place: Any) -> None:
+    """Then the row is not as it should be, though its state is."""
+    store = MemoryStore()
+    leave_parts(store, Chat(ScriptedBackend("A.", "B.", "C.")).conversation(store, "ada", parts="store"))
+
+    row = load_row(store, "ada", lambda blob: {})
+    assert row is not None
+    assert row.differs(row.blob, place=place)
+    row.save(row.blob, place=place)
+
+    check_parts(store)
+    again = load_row(store, "ada", lambda blob: {})
+    assert again is not None
+    assert again.blob == row.blob
+    assert not again.differs(again.blob, place=place)
+    assert bool(store.load_head("ada").parts) is (place == "store")  # type: ignore[union-attr]
 
 
 def test_nothing_is_left_in_the_tables_of_a_database(tmp_path: Any) -> None:

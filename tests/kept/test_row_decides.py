@@ -249,12 +249,15 @@ def test_spoilt_bytes_are_damage(kit: Kit, parts: Any) -> None:
     before = head(kit)
     handle = kit.conversation("Fresh.", parts=parts)
     for act in (lambda: handle.send("Hm.", on_bad_state="raise"), handle.state, handle.history):
-        with pytest.raises(StateCorruptError):
+        with pytest.raises(StateCorruptError) as caught:
             act()
+        assert type(caught.value.blob) is bytes
     assert head(kit) == before
 
     result = handle.send("Hello.")
 
+    assert result.discarded is not None
+    assert type(result.discarded.blob) is bytes
     assert [warning.code for warning in result.warnings] == ["state_discarded", "state_moved"]
     (aside,) = [entry.key for entry in kit.face.list("ada.unreadable.").keys]
     moved = head(kit, aside)
@@ -263,6 +266,27 @@ def test_spoilt_bytes_are_damage(kit: Kit, parts: Any) -> None:
     assert head(kit).parts == ()
     assert told(handle) == ["Hello."]
     assert handle.export()["set_aside"][0]["parts"]
+
+
+def test_two_copies_of_one_head_are_kept_aside() -> None:
+    """A backup came back with other damage: each part that is good in one of the copies can be found."""
+    store = MemoryStore()
+    chat = Chat(ScriptedBackend(*["Seen."] * 6))
+    handle = chat.conversation(store, "ada", parts="store")
+    handle.send(["One.", picture(1)])
+    handle.send(["Two.", picture(2)])
+    backup = store.load_head("ada")
+    assert backup is not None
+    for spoilt in (*backup.parts, backup.parts[0]):  # the last damage is the first one again
+        parts = [replace_part(p, data=p.data[:-1] + b"?") if p is spoilt else p for p in backup.parts]
+        store.delete("ada")
+        store.save_parts("ada", backup.blob, parts, (), expected=None)
+        handle.send("Hello.")
+
+    keys = [entry.key for entry in store.list("ada.unreadable.").keys]
+    assert len(keys) == len(backup.parts) == 2
+    found = {part for key in keys for part in store.load_head(key).parts}  # type: ignore[union-attr]
+    assert found >= {*backup.parts}
 
 
 def test_an_unreadable_head_takes_its_parts_along(kit: Kit) -> None:

@@ -18,7 +18,7 @@ from ...state.parts import ELSEWHERE
 from ...state.records import Meta, usage_of
 from ...state.state import dump_state, hard_limits, load_state
 from ...state.whole_blobs import parts_of
-from ...stores.base import Leasing, Parted, Stored
+from ...stores.base import Leasing, Parted, Stored, StoredHead
 from ...stores.layout import RowFacts, StoredPart, takes_facts
 from ...types.errors import LeaseHeldError, StatePartMissingError, TurnInProgressError
 from .parts import PartsPlace, as_head, head_of, names_of, parts_in, whole_or_unreadable
@@ -50,21 +50,19 @@ class FullRow:
         self._head: StateHead | None = None
         self.blob = bytes(found.blob)
         self.saved = found
-        if isinstance(store, Parted) and self._has_parts_elsewhere():
-            loaded = store.load_head(key)
-            if loaded is not None:
-                try:
-                    self._head, self._kept = head_of(loaded, self._codec, self._binding)
-                except StatePartMissingError:  # head and parts of two moments, say of a replica
-                    loaded = store.load_head(key) or loaded
-                    self._head, self._kept = head_of(loaded, self._codec, self._binding)
-                self.blob = whole_or_unreadable(self._head)
-                # `save` names the version of this second load: another worker may have saved between the two.
-                self.saved = loaded
-
-    def _has_parts_elsewhere(self) -> bool:
         parts = parts_of(self.blob, codec=self._codec, binding=self._binding)
-        return any(part.place == ELSEWHERE for part in parts)
+        is_apart = any(part.place == ELSEWHERE for part in parts)
+        # Parts that the head does not list are kept, too: the next save drops them.
+        if isinstance(found, StoredHead) and (is_apart or found.parts):
+            try:
+                head, self._kept = head_of(found, self._codec, self._binding)
+            except StatePartMissingError:  # head and parts of two moments, say of a replica
+                found = store.load_head(key) or found
+                head, self._kept = head_of(found, self._codec, self._binding)
+            self._head = head if head.names else None
+            self.blob = whole_or_unreadable(head)
+            # `save` names the version of this second load: another worker may have saved between the two.
+            self.saved = found
 
     def _in_parts(self, new: bytes) -> bytes:
         """The head to save for this state. Parts that are there already keep their names."""
@@ -124,7 +122,7 @@ class FullRow:
         )
 
     def _placed(self, new: bytes, place: PartsPlace | None) -> bytes:
-        is_apart = bool(self._kept) if place is None else place == "store"
+        is_apart = self._head is not None if place is None else place == "store"
         return self._in_parts(new) if is_apart else new
 
 
@@ -133,7 +131,7 @@ def load_row(store: Any, key: str, opening: Opening) -> FullRow | None:
 
     Raises `StateError` if the row cannot be read.
     """
-    found = store.load(key)
+    found = store.load_head(key) if isinstance(store, Parted) else store.load(key)
     return None if found is None else FullRow(store, key, found, opening)
 
 

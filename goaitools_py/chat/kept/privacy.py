@@ -118,11 +118,15 @@ def _redacted(row: Row, match: Match, with_: str) -> Flow[Redaction]:
             dialect=settings.dialect if meta.wire == settings.dialect.wire else None,
         )
         found = yield from computed(redact)
-        if found.state == row.stored:
+        is_same = found.state == row.stored
+        if is_same and not row.has_unlisted:
             return replace(found, state=whole(row.stored))
         try:
-            # No rebase: another worker's additions may have the text, too. They are loaded and redacted.
-            yield from row.commit(found.state, most=0, is_paid=False)
+            if is_same:  # parts that no head lists may have the text, and nothing can redact them
+                yield from row.overwrite(row.stored)
+            else:
+                # No rebase: another worker's additions may have the text, too. They are loaded and redacted.
+                yield from row.commit(found.state, most=0, is_paid=False)
         except StateConflictError:
             if not left:
                 raise

@@ -28,7 +28,7 @@ from ...state.apart import blob_size
 from ...state.blob_header import may_take_long
 from ...state.records import digest8
 from ...state.state import dump_state, hard_limits, load_state, new_state
-from ...stores.layout import MAX_KEY_BYTES
+from ...stores.layout import MAX_KEY_BYTES, StoredPart
 from ...turn.flow import Emit, Flow, computed
 from ...types.errors import StateConflictError, StateError, StoreUnavailableError
 from ...types.events import StateSaved
@@ -296,10 +296,11 @@ class Row(RowParts):
     def set_aside(self) -> Flow[str]:
         """Keep the stored bytes, which cannot be read, under another key. The next save begins anew.
 
-        Gives the suffix of that key. The same bytes get the same key, so that they are kept once. A store of
-        parts keeps all parts of the key there too, also the parts of other writers.
+        Gives the suffix of that key. The same bytes of head and parts get the same key, so that they are kept
+        once. A store of parts keeps all parts of the key there too, also the parts of other writers.
         """
-        store, head, parts = self.settings.store, self.stored, ()
+        store, head = self.settings.store, self.stored
+        parts: tuple[StoredPart, ...] = ()
         if self._is_parted:
             found = yield from self.ask(self._load_all)
             if found is None or found.version != self._version:
@@ -308,7 +309,11 @@ class Row(RowParts):
             head, parts = bytes(found.blob), found.parts
             # All parts of the key: the save that begins anew drops them.
             self._kept_parts = frozenset(part.name for part in parts)
-        digest = hashlib.sha256(head).hexdigest()[:_DIGITS]
+        # With the parts: of two damaged copies of one head, each may have a part that the other has lost.
+        of_all = hashlib.sha256(head)
+        for part in sorted(parts, key=lambda part: part.name):
+            of_all.update(part.data)
+        digest = of_all.hexdigest()[:_DIGITS]
         suffix = _ASIDE + digest
         key = aside_prefix(self.settings.key) + digest
         try:

@@ -75,6 +75,8 @@ class RowParts(RowLease):
         self.stored = b""
         self.damage: StateError | None = None
         """The error of the parts, if they cannot be used. Then `stored` is the head alone."""
+        self.has_unlisted = False
+        """True if the store keeps parts that the loaded head does not list; see `load`."""
         self._version: int | None = None
         self._kept_parts: frozenset[bytes] = frozenset()
         """The names of the parts that the store keeps of `stored`."""
@@ -92,7 +94,7 @@ class RowParts(RowLease):
         """Load the stored state. From here on `stored` and `mine` are this state.
 
         Args:
-            is_whole: Load all parts, not only the parts that a turn needs.
+            is_whole: Load all parts, not only the parts that a turn needs; also parts that no head lists.
             tolerates_damage: Leave the error of a damaged part in `damage`, and do not raise it.
 
         Raises:
@@ -125,9 +127,11 @@ class RowParts(RowLease):
         part is loaded once more.
         """
         settings = self.settings
-        self.damage = None
+        self.damage, self.has_unlisted = None, False
         if found is not None and not settings.in_parts:
-            if not (self._is_parted and names_of(found.blob, settings.codec)):
+            # With `is_whole` also for parts that no head lists: a program of its own may have saved a whole
+            # blob over the head with `Store.save`. The next save drops them.
+            if not (self._is_parted and (is_whole or names_of(found.blob, settings.codec))):
                 self._kept_parts = frozenset()
                 return found, bytes(found.blob)
             found = yield from self.ask(self._load_all, is_paid=is_paid)
@@ -145,8 +149,11 @@ class RowParts(RowLease):
                 again = self._load_all if takes_all else self._load
                 found = yield from self.ask(again, is_paid=is_paid)
                 continue
+            self.has_unlisted = len(self._kept_parts) > len(head.names)
             if settings.in_parts:
                 return found, head
+            if not head.names:
+                return found, bytes(head)
             # For a state of another handle that lists these parts: see `_formed`.
             self._at_hand = dict(head.at_hand)
             try:

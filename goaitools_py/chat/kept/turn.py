@@ -37,7 +37,7 @@ from ...types.errors import (
     TurnError,
     TurnStoppedError,
 )
-from ...types.events import TurnCompleted
+from ...types.events import CheckpointReady, TurnCompleted
 from ...types.messages import Message
 from ...types.result import ChatResult
 from ...types.turn_warnings import TurnWarning
@@ -188,6 +188,10 @@ class KeptTurn:
                 raise engine.stopped() from None
             answer = failure = None
             try:
+                if type(effect) is Emit and type(effect.event) is CheckpointReady:
+                    # An observer may keep the state, and has no store with its parts.
+                    told = replace(effect.event, blob=whole(effect.event.blob))
+                    effect = replace(effect, event=told)
                 if stops is not None and (yield from stops.is_asked(effect)):
                     # The reader gets the piece that came. The effect behind it, the next read, is left out.
                     if type(effect) is Emit:
