@@ -59,7 +59,7 @@ class Rewrite(NamedTuple):
     """A change of the stored history, which makes a provider take a request that it has refused.
 
     Attributes:
-        made: Changes a state. A pure function.
+        made: Changes a state. A pure function. The same object if nothing has to change.
         told: Warns of the change. Takes the state before it, and the state after it.
     """
 
@@ -176,10 +176,14 @@ class TurnState(Timing):
         return state
 
     def enter_rewrites(self) -> None:
-        """Give the state the changes of the history that the turn tries."""
+        """Give the state the changes of the history that the turn tries.
+
+        A change that a cut has made needless since it was tried is not told.
+        """
         for rewrite in self.rewrites:
             before, self.state = self.state, rewrite.made(self.state)
-            rewrite.told(before, self.state)
+            if self.state is not before:
+                rewrite.told(before, self.state)
 
     def drop_input(self) -> tuple[Message, ...]:
         """Take the messages that no model has accepted out of the state, and return them.

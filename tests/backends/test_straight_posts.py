@@ -116,12 +116,59 @@ def test_a_client_that_logs_its_requests_sends_each(kind: str, caplog: pytest.Lo
     assert len(caplog.records) == 4
 
 
-def test_a_class_whose_send_another_package_has_replaced_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+class Proxy:
+    """What tracers put in the place of a method, as the package wrapt makes it: it looks like that method."""
+
+    def __init__(self, wrapped: Any, calls: list[object]) -> None:
+        self._wrapped = wrapped
+        self._calls = calls
+
+    def __get__(self, one: Any, kind: Any = None) -> Any:
+        return Proxy(self._wrapped.__get__(one, kind), self._calls)
+
+    def __call__(self, *args: Any, **how: Any) -> Any:
+        self._calls.append(how)
+        return self._wrapped(*args, **how)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._wrapped, name)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self._wrapped == other)
+
+    def __hash__(self) -> int:
+        return hash(self._wrapped)
+
+
+def _plain(send: Any, calls: list[object]) -> Any:
+    def traced(*args: Any, **how: Any) -> Any:
+        calls.append(how)
+        return send(*args, **how)
+
+    return traced
+
+
+@each_own
+@pytest.mark.parametrize("tracer", [_plain, Proxy], ids=["function", "proxy"])
+def test_a_class_whose_send_another_package_has_replaced_is_used(
+    kind: str, tracer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Tracers do this before or after the import."""
-    send: Any = httpx2.Client.send
-    monkeypatch.setattr(httpx2.Client, "send", lambda client, *args, **how: send(client, *args, **how))
-    assert heads._genuine(httpx2.Client) is None
-    assert Straight("plain code").posts() == [True] * 4
+    base: Any = httpx2.Client if kind == "plain code" else httpx2.AsyncClient
+    calls: list[object] = []
+    monkeypatch.setattr(base, "send", tracer(base.__dict__["send"], calls))
+    assert heads._genuine(base) is None
+    Straight(kind).posts()
+    assert len(calls) == 4
+
+
+@each_own
+def test_a_client_whose_own_send_is_a_proxy_sends_each_post(kind: str) -> None:
+    calls: list[object] = []
+    straight = Straight(kind)
+    straight.http.send = Proxy(straight.http.send, calls)
+    straight.posts()
+    assert len(calls) == 4
 
 
 # ---------------------------------------------------------------------------------- one write for a post

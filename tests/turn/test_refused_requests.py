@@ -23,6 +23,7 @@ from goaitools_py.state.records import RULES_VERSION
 from goaitools_py.state.state import closed_entries, load_state
 from goaitools_py.states import inspect_state, read_history, state_messages
 
+from ..history._damage import Words, forged
 from ._reading import ALL, ANTHROPIC, RESPONSES, on, roles
 from .test_prefix import THINK
 from .test_repair import broken
@@ -411,3 +412,36 @@ def test_a_change_that_no_reply_has_shown_right_is_not_kept(
             assert left[: len(held)] == held, told
             assert result.status == "complete", told
     assert changed, "no request was sent in another form"
+
+
+@pytest.mark.parametrize(
+    ("wire", "why"),
+    [
+        *on(ALL, "broken", id="broken"),
+        *on((RESPONSES, ANTHROPIC), "signature", id="signature"),
+        *on((RESPONSES, ANTHROPIC), "vague", id="vague"),
+    ],
+)
+def test_a_change_that_a_cut_made_needless_is_not_told(
+    face: Any, sim: Any, run: Any, wire: str, why: str
+) -> None:
+    """Refused for the history, and then for its size: the cut has taken out what the change was for."""
+    chat = face.on(sim, settings=THINK[wire])
+    if why == "broken":  # in the first turn; the simulator refuses it by itself
+        words = Words(wire)
+        entries = words.user("My name is Ada.") + words.calls("c1") + words.says("Hello.")
+        for number in range(5):
+            entries = entries + words.user(f"Note {number}: {'x' * 200}") + words.says("Noted.")
+        given = forged(words, entries, rules=RULES_VERSION)
+    else:
+        given = chat.run_turns(None, [f"Note {number}: {'x' * 200}" for number in range(4)]).state
+        sim.push(REFUSALS_OF_HISTORY[why]())
+    sim.push(Fault.context_length())
+
+    result = run(chat, given, user="Who am I?")
+    told = [warning.code for warning in result.warnings]
+    repairs = [turn for turn in read_history(result.state).turns if turn.facts.get("repaired")]
+
+    assert "emergency_cut" in told
+    assert len(told) == len(set(told)), told
+    assert ("history_repaired" in told) == bool(repairs)

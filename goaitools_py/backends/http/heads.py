@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from datetime import timedelta
+from types import FunctionType, MethodType
 from typing import Any, Final, NamedTuple
 
 import httpx2
@@ -131,7 +132,8 @@ def _genuine(kind: type[Any]) -> Any:
     """The `send` of a class of `httpx2`; None if another package has replaced it, as tracers do."""
     send: Any = kind.__dict__.get("send")
     of = [getattr(getattr(one, "__code__", None), "co_filename", "") for one in (send, kind.build_request)]
-    return send if of[0] == of[1] else None
+    # A proxy, such as wrapt's, has each attribute of the function in it. Only its type is its own.
+    return send if type(send) is FunctionType and of[0] == of[1] else None
 
 
 _SENDS: Final = frozenset({_genuine(httpx2.Client), _genuine(httpx2.AsyncClient)} - {None})
@@ -143,7 +145,7 @@ def lone_transport(client: Any, head: Head) -> Any:
     None if it would do more: call hooks, sign or log the request, or choose a proxy. Then the post has to go
     through its `send`. This also holds for a client that a caller made, and for a `send` that was replaced.
     """
-    transport = getattr(client, "lone_transport", None)
+    transport, send = getattr(client, "lone_transport", None), client.send
     if (
         transport is None
         or head.how != _PLAIN
@@ -152,7 +154,8 @@ def lone_transport(client: Any, head: Head) -> Any:
         or any(client.event_hooks.values())
         or _LOG.isEnabledFor(logging.INFO)
         or head.url.userinfo
-        or getattr(client.send, "__func__", None) not in _SENDS
+        or type(send) is not MethodType  # a proxy has the `__func__` of the method in it; see `_genuine`
+        or send.__func__ not in _SENDS
     ):
         return None
     return transport
