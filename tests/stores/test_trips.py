@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import AsyncChat, Chat
+from goaitools_py import AsyncChat, Chat, Image
 from goaitools_py.stores import SQLiteStore
 from goaitools_py.testing import ScriptedBackend
 from goaitools_py.testing._store_case import Loop
@@ -19,6 +19,9 @@ from goaitools_py.testing._store_case import opened as entered
 
 from ._places import Place, maker
 from ._wire import wire_to
+
+PICTURE = Image.from_bytes(b"\x89PNG\r\n\x1a\n" + bytes(7_000))
+"""It is a part, so the table of parts is made. While a database does not have it, a load asks twice."""
 
 WARM = 8
 """Turns before the count: tables are made, statements prepared, scripts known."""
@@ -61,9 +64,9 @@ def trips_of(place: Place, *, parts: str, is_single: bool) -> list[int]:
         chat: Any = (AsyncChat if is_async else Chat)(ScriptedBackend(*["Yes."] * (WARM + 3)))
         conversation = chat.conversation(store, f"ada-{parts}-{is_single}", parts=parts)
         found = []
-        for _ in range(WARM + 3):
+        for number in range(WARM + 3):
             before = wire.trips
-            sent = conversation.send("Hello?")
+            sent = conversation.send("Hello?" if number else ["Look.", PICTURE])
             if is_async:
                 loop.run(sent)
             found.append(wire.trips - before)
