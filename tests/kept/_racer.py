@@ -21,6 +21,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from goaitools_py import Chat, StateConflictError, event
+from goaitools_py.state import apart
 from goaitools_py.states import read_history
 from goaitools_py.testing import ScriptedBackend
 
@@ -37,6 +38,7 @@ class KeptRace(NamedTuple):
         leased: The store's leases are used.
         blind: The store takes any version for the expected one: the race has to notice.
         save: As for `Chat.conversation`.
+        parts: As for `Chat.conversation`; "mixed": every second worker writes parts.
     """
 
     kind: str
@@ -49,6 +51,7 @@ class KeptRace(NamedTuple):
     leased: bool = True
     blind: bool = False
     save: str = "turn"
+    parts: str = "inline"
 
     def deliveries(self, worker: int) -> Iterator[tuple[str, str, bool]]:
         """A worker's deliveries: conversation, id, and whether the next worker gets it too."""
@@ -121,9 +124,11 @@ def work(race: KeptRace, worker: int, inbox: int, outbox: int) -> None:
         used: Any = (BlindLeasing if race.leased else Blind)(store) if race.blind else store
         used = used if race.leased else Bare(used)
         chat = Chat(Echo(partial(note, asked)))
+        apart.SMALL = 150  # so that a few turns are a part
+        parts = "inline" if race.parts == "mixed" and worker % 2 else race.parts.replace("mixed", "store")
 
         def deliver(key: str, id: str) -> tuple[str, int]:
-            conversation: Any = chat.conversation(used, key, save=race.save)  # type: ignore[arg-type]
+            conversation: Any = chat.conversation(used, key, save=race.save, parts=parts)  # type: ignore[arg-type]
             if is_event(id):
                 conversation.append(event(f"delivery {id}", id=id))
                 return "event", 0

@@ -16,6 +16,10 @@ from pathlib import Path
 
 import pytest
 
+from goaitools_py import Chat
+from goaitools_py.state.parts import ELSEWHERE
+from goaitools_py.state.whole_blobs import parts_of
+
 from ..stores._places import SHARED, Place, opened, place_of
 from ._racer import KeptRace, is_event, texts_in
 
@@ -32,7 +36,15 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
         yield made
 
 
-def run(place: Place, folder: Path, *, leased: bool, blind: bool = False, save: str = "turn") -> KeptRace:
+def run(
+    place: Place,
+    folder: Path,
+    *,
+    leased: bool,
+    blind: bool = False,
+    save: str = "turn",
+    parts: str = "inline",
+) -> KeptRace:
     """Run the race to its end."""
     race = KeptRace(
         kind=place.kind,
@@ -45,6 +57,7 @@ def run(place: Place, folder: Path, *, leased: bool, blind: bool = False, save: 
         leased=leased,
         blind=blind,
         save=save,
+        parts=parts,
     )
     ran = subprocess.run(
         [sys.executable, "-m", "tests.kept._racer", json.dumps(race._asdict())],
@@ -72,8 +85,12 @@ def check(place: Place, race: KeptRace) -> str:
     stored: Counter[tuple[str, str]] = Counter()
     with opened(place) as store:
         for number in range(race.keys):
-            found = store.load(f"chat-{number}")
-            stored.update((f"chat-{number}", id) for id in texts_in(found.blob if found else None))
+            key = f"chat-{number}"
+            stored.update((key, id) for id in texts_in(Chat("openai:MODEL").conversation(store, key).state()))
+            found = store.load_head(key) if race.parts != "inline" else None
+            if found is not None:
+                listed = {part.digest for part in parts_of(found.blob) if part.place == ELSEWHERE}
+                assert listed == {part.name for part in found.parts}
     wanted = {(key, id) for key, id, _ in deliveries}
     turns = {(key, id) for key, id in wanted if not is_event(id)}
     assert len(log) == len(deliveries) + doubled, "not every delivery was made"
@@ -97,6 +114,15 @@ def test_each_turn_is_had_once(place: Place, tmp_path: Path, save: str) -> None:
     numbers = check(place, run(place, tmp_path, leased=True, save=save))
 
     print(f"{place.kind}, {save}: {numbers} (seed {SEED})")
+
+
+@pytest.mark.parametrize("parts", ["store", "mixed"] if TURNS > 100 else ["mixed"])
+@pytest.mark.parametrize("place", SHARED, indirect=True)
+def test_each_turn_is_had_once_with_histories_in_parts(place: Place, tmp_path: Path, parts: str) -> None:
+    """Also if half of the workers write whole rows. At the end a head names the parts that are there."""
+    numbers = check(place, run(place, tmp_path, leased=True, parts=parts))
+
+    print(f"{place.kind}, {parts}: {numbers} (seed {SEED})")
 
 
 @pytest.mark.parametrize("place", SHARED, indirect=True)
