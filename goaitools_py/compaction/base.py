@@ -6,7 +6,8 @@ answer. Must never know: how a state is encoded, or a provider API.
 A *trigger* is any callable from a request to bool. A *strategy* is any callable from a request to the turns
 that stay, in order. These may be turns of ``request.turns``, rewritten turns (`TurnView.with_pieces`), and
 notes (``request.note``). A strategy that needs a model is a generator: it yields an `AskModel`, receives a
-`ModelAnswer`, and returns the turns.
+`ModelAnswer`, and returns the turns. No strategy has to keep pinned messages: `checked_turns` puts those back
+that it dropped.
 
 The request is frozen. Its costly parts are computed when they are first read, so a trigger that does not
 fire costs little.
@@ -22,7 +23,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from ..base.values import Given, Value, field, replace
 from ..types.messages import Usage
 from ..types.request_parts import ContextEdit
-from .turn_views import TurnView
+from .turn_views import TurnView, with_pinned
 
 __all__ = [
     "NO_COMPACTION",
@@ -242,6 +243,8 @@ class Planned(Value, frozen=True, kw_only=True):
         compactor: The `Compactor` that made the plan. It is asked after the cut whether its limit is reached.
             None: it is not known, and the plan never rests.
         has_next: True if another compactor of a `first_of` acts where this one leaves too much.
+        preserve_system: False: system messages go with their turns, unless they are pinned by a mark of
+            their own. `Compactor` takes it from an attribute of this name of its strategy.
     """
 
     _unshown = frozenset({"turns"})
@@ -254,6 +257,7 @@ class Planned(Value, frozen=True, kw_only=True):
     unchanged: tuple[str, ...] = ()
     compactor: HasLimit | None = None
     has_next: bool = False
+    preserve_system: bool = True
 
 
 class HasLimit(Protocol):
@@ -372,7 +376,7 @@ class _FirstOf(Value, frozen=True):
                     others = _FirstOf(self.compactors[at + 1 :])
                     asks = _or_else(planned, planned.turns, request, others, force, failure, least)
                     return replace(planned, turns=asks, failures=(*failures, *planned.failures))
-                is_idle = _keeps_all(request, planned.turns)
+                is_idle = _keeps_all(request, planned.turns, planned.preserve_system)
             except Exception as exc:  # the next compactor gets its chance; the report tells the failure
                 failure = failure or exc
                 failures = (*failures, _failed(_name_in(compactor), exc))
@@ -400,7 +404,7 @@ def _or_else(
     turns: Any = NoChange("")
     try:
         turns = yield from asks
-        if not _keeps_all(request, turns):
+        if not _keeps_all(request, turns, planned.preserve_system):
             return turns
     except Exception as exc:
         failure = exc
@@ -408,7 +412,7 @@ def _or_else(
     unchanged = (f"{planned.by}: {turns.reason}",) if isinstance(turns, NoChange) and turns.reason else ()
     try:
         other = others.plan(request, force=force)
-        if other is not None and not _keeps_all(request, other.turns):
+        if other is not None and not _keeps_all(request, other.turns, other.preserve_system):
             return replace(
                 other,
                 retain_bytes=other.retain_bytes or least,
@@ -436,12 +440,17 @@ def _failed(by: str, failure: Exception) -> str:
     return f"{by} raised {type(failure).__name__}"
 
 
-def _keeps_all(request: CompactionRequest, turns: Any) -> bool:
+def _keeps_all(request: CompactionRequest, turns: Any, preserve_system: bool) -> bool:
     """True if these turns change nothing; then the next compactor is asked."""
     if isinstance(turns, (NoChange, Planned, Generator)):
         return isinstance(turns, NoChange)
-    kept, offered = tuple(turns.turns if isinstance(turns, Kept) else turns), request.turns
-    return len(kept) == len(offered) and all(map(_is, kept, offered))
+    try:
+        return (
+            checked_turns("", turns.turns if isinstance(turns, Kept) else turns, request, preserve_system)
+            is None
+        )
+    except InvalidPlan:  # whoever carries the plan out reports it
+        return False
 
 
 def _is(one: object, other: object) -> bool:
@@ -501,8 +510,11 @@ class InvalidPlan(Exception):  # noqa: N818 - becomes a warning or a CompactionE
     """A strategy returned turns that cannot be used; the text says why."""
 
 
-def checked_turns(by: str, turns: Any, request: CompactionRequest) -> tuple[TurnView, ...] | None:
-    """Check the turns that a strategy keeps; None if it keeps every turn unchanged.
+def checked_turns(
+    by: str, turns: Any, request: CompactionRequest, preserve_system: bool = True
+) -> tuple[TurnView, ...] | None:
+    """Check the turns that a strategy keeps, and add the pinned messages that they lack; None if every turn
+    stays unchanged. `preserve_system`: as in `Planned`.
 
     Raises:
         InvalidPlan: There are no turns, they are out of order, or some are not from the request.
@@ -520,6 +532,7 @@ def checked_turns(by: str, turns: Any, request: CompactionRequest) -> tuple[Turn
         if not last < turn.position < len(offered) or not _comes_from(turn, offered[turn.position]):
             raise InvalidPlan(f"{by} must return turns of request.turns in their order, each at most once")
         last = turn.position
+    kept = with_pinned(offered, kept, keeps_systems=preserve_system)
     if len(kept) == len(offered) and all(map(_is, kept, offered)):
         return None
     return kept

@@ -38,7 +38,7 @@ from .summary import Summarize
 from .triggers import TokenLimit
 from .turn_views import TurnView
 
-__all__ = ["RECALL", "RETAIN_BYTES", "Compactor", "is_only_note_removed", "with_recall_note"]
+__all__ = ["RECALL", "RETAIN_BYTES", "Compactor", "with_recall_note"]
 
 RECALL: Final = "recall"
 """The name of the tool that searches the archive, and the kind of the note."""
@@ -66,7 +66,8 @@ def with_recall_note(request: CompactionRequest, turns: Any) -> Any:
     if not all(isinstance(turn, TurnView) for turn in kept):
         return turns  # `checked_turns` reports the mistake
     stays = {turn.position for turn in kept}
-    gone = sum(turn.entry_bytes for turn in request.turns if not turn.note and turn.position not in stays)
+    dropped = [turn for turn in request.turns if not turn.note and turn.position not in stays]
+    gone = sum(turn.entry_bytes - turn.pinned_bytes for turn in dropped)
     if not gone or any(turn.note == RECALL or turn.has_boundary for turn in kept):
         return turns
     at = next((at for at, turn in enumerate(kept) if not turn.note), len(kept))
@@ -79,12 +80,6 @@ def with_recall_note(request: CompactionRequest, turns: Any) -> Any:
 
 def _noted_later(request: CompactionRequest, asks: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
     return with_recall_note(request, (yield from asks))
-
-
-def is_only_note_removed(request: CompactionRequest, kept: Sequence[TurnView]) -> bool:
-    """True if a cut would remove nothing but the note, which stays."""
-    stays = {turn.position for turn in kept}
-    return all(turn.note == RECALL for turn in request.turns if turn.position not in stays)
 
 
 # ----------------------------------------------------------------------------------------- the compactor
@@ -207,6 +202,7 @@ class Compactor(Given, frozen=True):
             before_cut=self.before_cut,
             retain_bytes=self.retained_bytes,
             compactor=self,
+            preserve_system=getattr(self.strategy, "preserve_system", True),
         )
 
     def is_above(self, request: CompactionRequest) -> bool:

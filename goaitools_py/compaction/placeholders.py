@@ -88,7 +88,7 @@ class DropMedia(OwnStrategy, frozen=True, kw_only=True):
     ``[image/png, 24 KB, left out]``. Media of the last `after_turns` turns stay.
 
     A message with parts that this release cannot read (`Message.unread`) stays unchanged, because rewriting
-    it would lose those parts.
+    it would lose those parts. A pinned message stays unchanged, too.
 
     `at_least`: wait until this number of media can be replaced at once. None: as many as the last turns
     have, and at least one.
@@ -166,7 +166,7 @@ def _media(messages: Sequence[Message]) -> Iterator[Part]:
 def _without_media(turn: TurnView, piece: Piece) -> tuple[Piece, int]:
     messages = piece.messages
     count = sum(1 for _ in _media(messages))
-    if not count or any(message.unread for message in messages):
+    if not count or piece.is_pinned or any(message.unread for message in messages):
         return piece, 0
     is_said = piece.role == "user" and all(message.role == "user" for message in messages)
     if not is_said and not (piece.role == "tool" and is_answer(turn, piece)):

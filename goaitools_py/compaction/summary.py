@@ -106,7 +106,7 @@ class Summarize(OwnStrategy, frozen=True):
         turns = request.turns
         start = recent_from(turns, self.keep_turns)
         older = turns[:start]
-        count = sum(not turn.note for turn in older)
+        count = sum(turn.is_turn for turn in older)
         has_summary = any(turn.note == "summary" for turn in older)
         needed = self.at_least or (self.keep_turns if has_summary else 1)
         if count < needed:
@@ -125,7 +125,7 @@ class Summarize(OwnStrategy, frozen=True):
         if not text:
             return NoChange("the summary is empty")
         note = request.note(f"{_LEAD}{text}", kind="summary")
-        if note.entry_bytes >= (size := sum(turn.entry_bytes for turn in older)):
+        if note.entry_bytes >= (size := sum(turn.entry_bytes - turn.pinned_bytes for turn in older)):
             return NoChange(f"the summary takes {note.entry_bytes} bytes, and what it would replace {size}")
         return (note, *turns[start:])
 
@@ -178,7 +178,7 @@ class ProviderCompaction(OwnStrategy, frozen=True):
             return turns[boundary:]
         start = recent_from(turns, self.keep_turns)
         older = turns[:start]
-        count = sum(not turn.note for turn in older)
+        count = sum(turn.is_turn for turn in older)
         has_one = any(turn.note == COMPACTED for turn in older)
         needed = self.at_least or (max(self.keep_turns, 4) if has_one else 1)
         if count < needed:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from ..state.letters import SYSTEM
+from ..types.request_parts import ContextEdit
 from .base import (
     BeforeCut,
     CompactionRequest,
@@ -19,6 +19,9 @@ from .base import (
     Strategy,
     Trigger,
     Turns,
+    check_strategy,
+    edits_of,
+    name_of,
 )
 from .compactor import RETAIN_BYTES, Compactor
 from .strategies import (
@@ -29,11 +32,12 @@ from .strategies import (
     fitting,
     gap_between,
     message_size,
+    recent_from,
     token_size,
 )
 from .summary import Summarize
 from .triggers import MessageLimit, TokenLimit, any_of
-from .turn_views import TurnView
+from .turn_views import TurnView, placed, with_pinned
 
 __all__ = ["ContextWindow"]
 
@@ -62,9 +66,10 @@ def ContextWindow(  # noqa: N802 - it reads like the compactors and strategies t
         max_tokens: Estimated tokens of the history.
         max_messages: Neutral messages: one per role message, one per tool result. Give at least one of the
             two limits.
-        preserve_system: Keep the system messages of turns that are dropped. (The preamble, `system=`, is not
-            part of the history and is never dropped.)
-        min_recent_turns: This number of newest turns always stays.
+        preserve_system: Keep the system messages of turns that are dropped, with every strategy. False: they
+            go with their turns. Messages with ``pinned=True`` stay all the same. (The preamble, `system=`, is
+            not part of the history and is never dropped.)
+        min_recent_turns: This number of newest turns always stays, with every strategy.
         strategy: The turns to drop. "oldest_first": the oldest turns. "middle_out": the turns after the first
             one. "recent_turns_only": everything but the last `min_recent_turns` turns. "summary": the same
             turns, and a summary that the model writes takes their place. Or a strategy, such as
@@ -89,7 +94,9 @@ def ContextWindow(  # noqa: N802 - it reads like the compactors and strategies t
         *([MessageLimit(max_messages)] if max_messages is not None else []),
     ]
     if callable(strategy):
-        return Compactor(any_of(*limits), strategy, before_cut, retain, retain_bytes, recall)
+        check_strategy(strategy)
+        own = _WindowOf(strategy=strategy, preserve_system=preserve_system, min_recent_turns=min_recent_turns)
+        return Compactor(any_of(*limits), own, before_cut, retain, retain_bytes, recall)
     if strategy not in _NAMES:
         raise ValueError(
             f"strategy is one of {', '.join(_NAMES)}, or a strategy of your own, not {strategy!r}"
@@ -126,17 +133,19 @@ class _WindowCut(OwnStrategy, frozen=True, kw_only=True):
         elif self.policy == "middle_out":
             kept = self._middle_out(request)
         else:
-            kept = fitting(turns, self._targets(), self.min_recent_turns)
+            kept = self._fitting(turns)
         assert not isinstance(kept, (Kept, NoChange))
-        reason = self._unreached(kept)
-        if self.preserve_system:
-            kept = _with_systems(turns, kept)
+        reason = self._unreached(with_pinned(turns, kept, keeps_systems=self.preserve_system))
         return Kept(kept, reason) if reason else kept
+
+    def _fitting(self, turns: Sequence[TurnView], beside: Sequence[TurnView] = ()) -> Sequence[TurnView]:
+        least, keeps = self.min_recent_turns, self.preserve_system
+        return fitting(turns, self._targets(), least, beside, keeps_systems=keeps)
 
     def _middle_out(self, request: CompactionRequest) -> Sequence[TurnView]:
         turns = request.turns
-        head = next((at + 1 for at, turn in enumerate(turns) if not turn.note), len(turns))
-        tail = fitting(turns[head:], self._targets(), self.min_recent_turns, beside=turns[:head])
+        head = next((at + 1 for at, turn in enumerate(turns) if turn.is_turn), len(turns))
+        tail = self._fitting(turns[head:], turns[:head])
         start = next((turn.position for turn in tail if turn.note != "summary"), len(turns))
         kept = gap_between(request, head, max(head, start), GAP)
         assert not isinstance(kept, (Kept, NoChange))
@@ -158,19 +167,41 @@ class _WindowCut(OwnStrategy, frozen=True, kw_only=True):
         return [unit for unit, most in given if most is not None]
 
 
-def _with_systems(turns: Sequence[TurnView], kept: Sequence[TurnView]) -> Sequence[TurnView]:
-    """The kept turns, and the system messages of every dropped turn, in the order of the history."""
-    stays = {turn.position for turn in kept}
-    gone = [turn for turn in turns if turn.position not in stays and SYSTEM in "".join(turn.roles)]
-    found: list[TurnView] = []
-    for turn in kept:
-        while turn.position >= 0 and gone and gone[0].position < turn.position:
-            found.append(_systems(gone.pop(0)))
-        found.append(turn)
-    return tuple(found)
+class _WindowOf(OwnStrategy, frozen=True, kw_only=True):
+    """A strategy of its own in a window: the newest turns that it drops stay."""
 
+    strategy: Strategy
+    preserve_system: bool
+    min_recent_turns: int
 
-def _systems(turn: TurnView) -> TurnView:
-    pieces = turn.pieces
-    systems = [piece for piece in pieces if piece.role == "system"]
-    return turn if len(systems) == len(pieces) else turn.with_pieces(systems)
+    @property
+    def report_name(self) -> str:
+        return name_of(self.strategy)
+
+    @property
+    def context_management(self) -> Sequence[ContextEdit]:
+        return edits_of(self.strategy)
+
+    def __call__(self, request: CompactionRequest) -> Turns | Generator[Any, Any, Turns]:
+        answer = self.strategy(request)
+        return self._later(request, answer) if isinstance(answer, Generator) else self._of(request, answer)
+
+    def _later(
+        self, request: CompactionRequest, asks: Generator[Any, Any, Turns]
+    ) -> Generator[Any, Any, Turns]:
+        return self._of(request, (yield from asks))
+
+    def _of(self, request: CompactionRequest, answer: Turns) -> Turns:
+        if isinstance(answer, NoChange):
+            return answer
+        if isinstance(answer, Kept):
+            return Kept(self._with_recent(request, answer.turns), answer.reason)
+        return self._with_recent(request, answer)
+
+    def _with_recent(self, request: CompactionRequest, kept: Sequence[TurnView]) -> Sequence[TurnView]:
+        kept = tuple(kept)
+        if not all(isinstance(turn, TurnView) for turn in kept):
+            return kept  # `checked_turns` reports the mistake
+        stays = {turn.position for turn in kept}
+        recent = request.turns[recent_from(request.turns, self.min_recent_turns) :]
+        return placed(kept, [turn for turn in recent if turn.position not in stays])

@@ -139,7 +139,12 @@ REDACTED: Final = "redacted"
 """The name in the journal of cuts for a redaction, in the place of a strategy."""
 
 
-_HARMLESS: Final = ("evicted", "rewound", REDACTED)
+PINNED_DROPPED: Final = "pinned_dropped"
+"""The name in the journal of cuts, in the place of a strategy, for the row directly before a cut that dropped
+pinned messages. Its number of messages is theirs."""
+
+
+_HARMLESS: Final = ("evicted", "rewound", REDACTED, PINNED_DROPPED)
 """Rows of the journal of cuts that leave each closed turn as it is, or change it in the archive alike."""
 
 
@@ -195,7 +200,8 @@ def undone(state: ConversationState, codec: Codec, binding: Any = None) -> Conve
     changed = dict(zip(record.places, record.turns, strict=True))
     turns = [changed.get(place) or next(stayed) for place in range(len(changed) + len(record.stays))]
     rows = list(state.meta.cuts)
-    del rows[max(place for place, row in enumerate(rows) if row.by not in _HARMLESS)]
+    at = max(place for place, row in enumerate(rows) if row.by not in _HARMLESS)
+    del rows[at - bool(at and rows[at - 1].by == PINNED_DROPPED) : at + 1]
     before = record.before
     is_other = before.signed and bool(record.voice) and record.voice != voice_digest(state.meta)
     meta = msgspec.structs.replace(

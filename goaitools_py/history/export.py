@@ -219,6 +219,8 @@ def _message(message: Any) -> dict[str, Any]:
     found = {"role": "event" if message.is_event else message.role, "text": message.text}
     if message.speaker:
         found["speaker"] = message.speaker
+    if message.pinned is not None:
+        found["pinned"] = message.pinned
     if message.tool_calls:
         found["tool_calls"] = [
             {"id": call.id, "name": call.name, "arguments": call.arguments} for call in message.tool_calls

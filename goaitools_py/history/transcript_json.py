@@ -92,6 +92,10 @@ _MESSAGE: Final = _object(
         "topic": _TEXT,
         "event_id": _TEXT,
         "speaker": _TEXT,
+        "pinned": {
+            "type": "boolean",
+            "description": "Whether a cut keeps it; absent: a system message is kept, another is not.",
+        },
         "reasoning": _TEXT,
         "tool_calls": {"type": "array", "items": {"$ref": "#/$defs/call"}},
         "tool_call_id": _TEXT,

@@ -22,7 +22,7 @@ from ..base.values import replace
 from ..open_turn import steps
 from ..open_turn.inbox import inbox_messages
 from ..open_turn.steps import failure_in
-from ..state.closed_turns import FACTS, ClosedTurn, TurnRecord, numbers_of
+from ..state.closed_turns import FACTS, GIVEN, ClosedTurn, Iteration, TurnRecord, numbers_of
 from ..state.codec import PLAIN, Codec
 from ..state.letters import ASSISTANT
 from ..state.records import Meta, OpenTurn, model_at, turn_ref
@@ -132,10 +132,7 @@ def _turn(one: _Numbered, meta: Meta, opened: OpenTurn | None) -> HistoryTurn:
     """One turn. `opened`: the unfinished turn, if this is the turn that it would be if it were closed."""
     turn, number, dialect = one
     record, created = turn.record, meta.created
-    messages = [
-        _with_speakers(read_entries(dialect, own), iteration.speakers)
-        for iteration, own in turn.by_iteration()
-    ]
+    messages = [_with_marks(read_entries(dialect, own), iteration) for iteration, own in turn.by_iteration()]
     iterations = []
     for iteration, own, calls in zip(
         record.iterations, messages, _calls(record, messages, opened), strict=True
@@ -251,14 +248,17 @@ def _as_they_stand(found: Sequence[list[HistoryCall]], opened: OpenTurn) -> None
             last[place] = replace(call, flag=None, parts=(), seconds=None, waits_for=reasons[call.id])
 
 
-def _with_speakers(messages: tuple[Message, ...], speakers: Mapping[int, str]) -> tuple[Message, ...]:
-    """The messages of an iteration, with the speakers of the user's messages."""
-    if not speakers:
+def _with_marks(messages: tuple[Message, ...], iteration: Iteration) -> tuple[Message, ...]:
+    """The messages of an iteration, with speakers and pins. Each given message is one entry."""
+    marks = iteration.marks
+    if not marks:
         return messages
     found = list(messages)
-    said = [at for at, message in enumerate(messages) if message.role == "user" and not message.is_event]
-    for place, at in enumerate(said):
-        found[at] = replace(messages[at], speaker=speakers.get(place))
+    given = [at for at, message in enumerate(messages) if message.role in ("system", "user")]
+    places = [at for at, letter in enumerate(iteration.roles) if letter in GIVEN]
+    for place, at in zip(places, given, strict=False):
+        speaker, pinned = marks.get(place, (None, None))
+        found[at] = replace(messages[at], speaker=speaker, pinned=pinned)
     return tuple(found)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -117,13 +117,21 @@ def admit(state: ConversationState, messages: Sequence[Message], dialect: Dialec
                 letter=_given_letter(message),
                 topic=message.topic or "",
                 event=mark,
-                more=msgspec.json.encode({"who": message.speaker}) if message.speaker else b"",
+                more=_more(message) if message.speaker or message.pinned is not None else b"",
             )
         )
     meta = state.meta
     if len(seen) != len(meta.events):
         meta = msgspec.structs.replace(meta, events=tuple(seen[-IDS_KEPT:]))
     return replace(state, meta=meta, inbox=tuple(inbox))
+
+
+def _more(message: Message) -> bytes:
+    """The object at the end of the row of a waiting message: its speaker, and its pin."""
+    facts: dict[str, Any] = {"who": message.speaker} if message.speaker else {}
+    if message.pinned is not None:
+        facts["pin"] = int(message.pinned)
+    return msgspec.json.encode(facts)
 
 
 def reminder(messages: Sequence[Message]) -> Message:
@@ -210,7 +218,8 @@ def inbox_messages(state: ConversationState, dialect: Dialect) -> tuple[Message,
     found: list[Message] = []
     for item in state.inbox:
         for message in read_entries(dialect, [item.entry]):
-            found.append(replace(message, topic=item.topic or message.topic, speaker=item.speaker))
+            topic = item.topic or message.topic
+            found.append(replace(message, topic=topic, speaker=item.speaker, pinned=item.pinned))
     return tuple(found)
 
 
@@ -226,13 +235,17 @@ def with_new_context(
     """The messages with `context` as the first part of the last user message.
 
     Nothing is added if the conversation has this context already. Without a user message the context becomes
-    a message of its own.
+    a message of its own. So it does if all are pinned: a cut takes old context out, and a pinned message
+    stays byte for byte.
     """
     mark = digest8(context)
     found = list(messages)
     if not context or mark == state.meta.context:
         return state, found
-    carrier = next((n for n in range(len(found) - 1, -1, -1) if _given_letter(found[n]) == USER), None)
+    carrier = next(
+        (n for n in reversed(range(len(found))) if _given_letter(found[n]) == USER and not found[n].pinned),
+        None,
+    )
     if carrier is None:
         found.append(with_context(Message(role="user"), context))
     else:

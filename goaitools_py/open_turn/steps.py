@@ -18,7 +18,7 @@ from ..backends.base import Dialect, Reply
 from ..backends.protocols import CompactsHistory
 from ..backends.read_entries import read_entries
 from ..base.values import replace
-from ..state.closed_turns import UNSENT, ClosedTurn, Iteration
+from ..state.closed_turns import GIVEN, UNSENT, ClosedTurn, Iteration
 from ..state.letters import ASSISTANT, SYSTEM, TOOL, USER
 from ..state.records import InboxItem, JournalCall, OpenTurn, model_index, usage_of, usage_row
 from ..state.row_codec import MAX_LABEL, MAX_NAME, bounded, iteration_facts, with_seconds
@@ -112,16 +112,22 @@ def accept(
     facts = turn.facts
     entries, letters = [*turn.entries], ""
     who: list[list[Any]] = []
+    pin: list[list[int]] = []
     place = turn.letters.count(USER)
+    given = sum(map(turn.letters.count, GIVEN))
     for item in sent:
         entries.append(item.entry)
         letters += item.letter
-        if item.letter == USER:
-            if item.more and item.speaker:
-                who.append([place, item.speaker])
-            place += 1
+        if item.more and item.speaker and item.letter == USER:
+            who.append([place, item.speaker])
+        if item.more and (pinned := item.pinned) is not None and item.letter in GIVEN:
+            pin.append([given, int(pinned)])
+        place += item.letter == USER
+        given += item.letter in GIVEN
     if who:
         facts = {**facts, "who": [*facts.get("who", ()), *who]}
+    if pin:
+        facts = {**facts, "pin": [*facts.get("pin", ()), *pin]}
     if meta.turn:
         facts = {**facts, TURN_IDS_FACT: [row.id for row in meta.turn if row.id not in unsent]}
     turn = replace(
@@ -234,7 +240,9 @@ def add_reply(
         usage=reply.usage,
         start=max(0, asked - turn.at),
         ms=ms,
-        more=iteration_facts(model_index(state.meta), turn.facts.get("who"), request_id),
+        more=iteration_facts(
+            model_index(state.meta), turn.facts.get("who"), request_id, turn.facts.get("pin")
+        ),
     )
     before = None
     if watches:
@@ -291,9 +299,11 @@ def _before(state: ConversationState, turn: OpenTurn, sent: int, dialect: Dialec
 
 
 def _facts_with(turn: OpenTurn, reply: Reply) -> Mapping[str, Any]:
-    """The turn's facts after the reply. The speakers leave them, because the iteration has them now."""
+    """The turn's facts after the reply. Speakers and pins leave them, because the iteration has them now."""
     facts = _with_citations(turn, reply) if reply.citations else turn.facts
-    return {name: value for name, value in facts.items() if name != "who"} if "who" in facts else facts
+    if "who" not in facts and "pin" not in facts:
+        return facts
+    return {name: value for name, value in facts.items() if name not in ("who", "pin")}
 
 
 def _with_citations(turn: OpenTurn, reply: Reply) -> Mapping[str, Any]:

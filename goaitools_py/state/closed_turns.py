@@ -7,18 +7,20 @@ Must never know: the meta data of a state, or the content of an entry.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ..base.values import Value, replace
 from ..types.messages import Usage
-from .letters import ASSISTANT, TOOL, USER
-from .row_codec import MAX_COUNT, iteration_end
+from .letters import ASSISTANT, EVENT, SYSTEM, TOOL, USER
+from .row_codec import MAX_COUNT, iteration_end, with_marks
 
 __all__ = [
     "FACTS",
+    "GIVEN",
     "UNSENT",
     "ClosedTurn",
     "Iteration",
+    "Mark",
     "TurnRecord",
     "has_gap",
     "numbers_of",
@@ -42,6 +44,7 @@ FACTS: Final = frozenset(
         "metadata",
         "n",
         "note",
+        "pin",
         "repaired",
         "rewritten",
         "settings",
@@ -57,6 +60,17 @@ are kept byte for byte, as `msgspec.Raw`."""
 
 UNSENT: Final = "unsent"
 """The name of a turn fact: True if no request has the turn, because the provider would refuse it."""
+
+
+GIVEN: Final = frozenset((SYSTEM, USER, EVENT))
+"""The letters of messages that the application or the user gave."""
+
+
+class Mark(NamedTuple):
+    """What is recorded of a given message. `pinned`: None if it follows the rule of its role."""
+
+    speaker: str | None = None
+    pinned: bool | None = None
 
 
 class Iteration(Value, frozen=True, kw_only=True):
@@ -76,9 +90,43 @@ class Iteration(Value, frozen=True, kw_only=True):
     more: bytes = b""
 
     @property
-    def speakers(self) -> dict[int, str]:
-        """The speakers of its messages of the user: the place among these messages, from 0, and the name."""
-        return dict(iteration_end(self.more).who) if self.more else {}
+    def marks(self) -> dict[int, Mark]:
+        """Speakers and pins, by the place of the message among the entries of the iteration."""
+        if not self.more:
+            return {}
+        end = iteration_end(self.more)
+        if not end.who and not end.pin:
+            return {}
+        names, pins = dict(end.who), dict(end.pin)
+        users = given = -1
+        found: dict[int, Mark] = {}
+        for at, letter in enumerate(self.roles):
+            if letter not in GIVEN:
+                continue
+            given += 1
+            users += letter == USER
+            name = names.get(users) if letter == USER else None
+            pin = pins.get(given)
+            if name is not None or pin is not None:
+                found[at] = Mark(name, None if pin is None else bool(pin))
+        return found
+
+    def with_roles(self, roles: str, marks: Mapping[int, Mark]) -> Iteration:
+        """The iteration with other entries. `marks`: as `marks`, by their new places."""
+        end = iteration_end(self.more) if self.more else None
+        if not marks and (end is None or not (end.who or end.pin)):
+            return replace(self, roles=roles)
+        given = [at for at, letter in enumerate(roles) if letter in GIVEN]
+        users = [at for at in given if roles[at] == USER]
+        none = Mark()
+        named = [(place, marks.get(at, none).speaker) for place, at in enumerate(users)]
+        pins = [(place, marks.get(at, none).pinned) for place, at in enumerate(given)]
+        more = with_marks(
+            self.more,
+            [[place, name] for place, name in named if name is not None],
+            [[place, int(pinned)] for place, pinned in pins if pinned is not None],
+        )
+        return replace(self, roles=roles, more=more)
 
     @property
     def request_id(self) -> str:
@@ -188,12 +236,17 @@ class ClosedTurn(Value, frozen=True):
         start = 0
         for iteration in self.record.iterations:
             gone = [letter for at, letter in enumerate(iteration.roles, start) if at in places]
-            left = "".join([letter for at, letter in enumerate(iteration.roles, start) if at not in places])
+            stays = [at for at in range(len(iteration.roles)) if start + at not in places]
+            left = "".join([iteration.roles[at] for at in stays])
             messages -= len(gone) - gone.count(ASSISTANT)
             if ASSISTANT in gone and ASSISTANT not in left:
                 messages -= 1
             start += len(iteration.roles)
-            iterations.append(replace(iteration, roles=left) if gone else iteration)
+            if gone:
+                marks = iteration.marks
+                kept = {new: marks[old] for new, old in enumerate(stays) if old in marks}
+                iteration = iteration.with_roles(left, kept)
+            iterations.append(iteration)
         return ClosedTurn(
             tuple([entry for at, entry in enumerate(self.entries) if at not in places]),
             replace(self.record, iterations=tuple(iterations), messages=messages),
@@ -229,7 +282,8 @@ class ClosedTurn(Value, frozen=True):
     def with_user_entries(self, entries: Sequence[bytes], *, messages: int) -> ClosedTurn:
         """Put entries of the user before all others. `messages`: how many messages they are."""
         first, *others = self.record.iterations or (Iteration(roles=""),)
-        first = replace(first, roles=USER * len(entries) + first.roles)
+        marks = {len(entries) + at: mark for at, mark in first.marks.items()}
+        first = first.with_roles(USER * len(entries) + first.roles, marks)
         record = replace(self.record, iterations=(first, *others), messages=self.record.messages + messages)
         return ClosedTurn((*entries, *self.entries), record)
 

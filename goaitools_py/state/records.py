@@ -421,6 +421,12 @@ class InboxItem(Value, frozen=True, kw_only=True):
         """The speaker of the message, if it is recorded."""
         return inbox_end(self.more).who if self.more else None
 
+    @property
+    def pinned(self) -> bool | None:
+        """True or False if the message is pinned or unpinned against the rule of its role, else None."""
+        pin = inbox_end(self.more).pin if self.more else None
+        return None if pin is None else bool(pin)
+
 
 class JournalCall(Value, frozen=True, kw_only=True):
     """One call of the open reply.
@@ -486,10 +492,11 @@ class OpenTurn(Value, frozen=True, kw_only=True):
     def closed(self) -> ClosedTurn:
         """Close the turn. Entries without a reply become an iteration of their own."""
         facts = self.facts
-        who = facts.get("who")
-        if who is not None:
-            facts = {name: value for name, value in facts.items() if name != "who"}
-        rest = (Iteration(roles=self.letters, more=iteration_facts(0, who)),) if self.letters else ()
+        who, pin = facts.get("who"), facts.get("pin")
+        if who is not None or pin is not None:
+            facts = {name: value for name, value in facts.items() if name not in ("who", "pin")}
+        more = iteration_facts(0, who, pin=pin)
+        rest = (Iteration(roles=self.letters, more=more),) if self.letters else ()
         return ClosedTurn(
             self.entries,
             TurnRecord(

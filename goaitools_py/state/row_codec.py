@@ -38,6 +38,7 @@ __all__ = [
     "IterationEnd",
     "Label",
     "Name",
+    "are_pins",
     "are_speakers",
     "as_json",
     "bounded",
@@ -49,6 +50,7 @@ __all__ = [
     "iteration_end",
     "iteration_facts",
     "known_end",
+    "with_marks",
     "with_seconds",
 ]
 
@@ -134,6 +136,8 @@ add names. This release keeps that object byte for byte, for as long as it keeps
 
 
 _Speaker: TypeAlias = tuple[Count, Name]
+_Bit: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1)]
+_Pin: TypeAlias = tuple[Count, _Bit]
 
 
 class IterationEnd(msgspec.Struct, frozen=True):
@@ -142,12 +146,15 @@ class IterationEnd(msgspec.Struct, frozen=True):
     `m`: the place of its model among `Meta.models`. `who`: its speakers, each as the place among the messages
     of the user, counted from 0, and the name. `q`: the provider's id of the request. `s`: how long each call
     of its reply ran, in milliseconds, without calls that the provider ran itself; absent if all are 0.
+    `pin`: the messages that are pinned or unpinned against the rule of their role, each as the place among
+    the messages of the application and the user (letters s, u and e), counted from 0, and 1 or 0.
     """
 
     m: Count = 0
     who: tuple[_Speaker, ...] = ()
     q: Name = ""
     s: tuple[Count, ...] = ()
+    pin: tuple[_Pin, ...] = ()
 
 
 class CutEnd(msgspec.Struct, frozen=True):
@@ -164,9 +171,11 @@ class CutEnd(msgspec.Struct, frozen=True):
 
 
 class InboxEnd(msgspec.Struct, frozen=True):
-    """The object of a waiting message. `who`: the speaker."""
+    """The object of a waiting message. `who`: the speaker. `pin`: 1 if it is pinned, 0 if it is not; None:
+    system messages are pinned, others are not."""
 
     who: Name | None = None
+    pin: _Bit | None = None
 
 
 _End = TypeVar("_End", IterationEnd, CutEnd, InboxEnd)
@@ -230,14 +239,16 @@ def _is_readable(decoder: msgspec.json.Decoder[Any] | None, value: bytes) -> boo
     return False
 
 
-def iteration_facts(index: int, who: Any, request_id: str = "") -> bytes:
-    """Write the object at the end of an iteration's row: the place of its model, its speakers, and the id of
-    the request; b"" without these facts."""
+def iteration_facts(index: int, who: Any, request_id: str = "", pin: Any = ()) -> bytes:
+    """Write the object at the end of an iteration's row: the place of its model, its speakers, the id of the
+    request, and its pins; b"" without these facts."""
     facts: dict[str, Any] = {"m": index} if index else {}
     if who:
         facts["who"] = who
     if request_id:
         facts["q"] = request_id[:MAX_NAME]
+    if pin:
+        facts["pin"] = pin
     return msgspec.json.encode(facts) if facts else b""
 
 
@@ -249,6 +260,23 @@ def with_seconds(raw: bytes, seconds: Sequence[float]) -> bytes:
         return raw
     column = b'"s":' + msgspec.json.encode(times)
     return raw[:-1] + b"," + column + b"}" if len(raw) > 2 else b"{" + column + b"}"
+
+
+def with_marks(raw: bytes, who: Sequence[Any], pin: Sequence[Any]) -> bytes:
+    """Put other speakers and pins into the object at the end of an iteration's row. All other members stay
+    byte for byte. Gives b"" if nothing is left."""
+    rows = {name: rawjson.dumps(rows) for name, rows in (("who", who), ("pin", pin)) if rows}
+    kept = rawjson.without(raw or b"{}", {"who", "pin"} - rows.keys())
+    found = rawjson.replaced(kept, rows) if rows else kept
+    return b"" if found == b"{}" else found
+
+
+def are_pins(rows: Any) -> bool:
+    """Tell whether a value is a list of pins, [[place, 0 or 1], …]."""
+    with suppress(msgspec.ValidationError):
+        msgspec.convert(rows, tuple[_Pin, ...])
+        return True
+    return False
 
 
 def are_speakers(rows: Any) -> bool:

@@ -31,6 +31,7 @@ from .row_codec import (
     Count,
     Label,
     Name,
+    are_pins,
     are_speakers,
     as_json,
     bounded,
@@ -252,7 +253,7 @@ def _parts_of(parts: bytes) -> tuple[Part, ...]:
 
 def _open_facts(row: _OpenRow, column: bytes) -> dict[str, Any]:
     facts = checked_facts(row.facts)
-    if not are_speakers(facts.get("who", [])):
+    if not are_speakers(facts.get("who", [])) or not are_pins(facts.get("pin", [])):
         raise unreadable("the turn facts")
     return facts if facts.keys() <= FACTS else raw_facts(facts, rawjson.members(column)["facts"])
 

@@ -27,23 +27,26 @@ from ..compaction.base import (
     name_of,
     of_turns,
 )
-from ..compaction.compactor import is_only_note_removed, with_recall_note
+from ..compaction.compactor import RECALL, with_recall_note
 from ..compaction.turn_views import TurnView
 from ..history.archive_keeping import without_oldest
 from ..history.rewrite.backoff import CompactorQuestions, has_rested, resting, woken
 from ..history.rewrite.cut import (
+    EMERGENCY,
     LimitCut,
     compaction_request,
     cut_to,
     emergency_turns,
     is_providers,
     limit_cut,
+    lost_pins,
     removed_turns,
 )
 from ..history.rewrite.rewritten import is_signed
 from ..open_turn.meter import gauge_of
 from ..state.apart import blob_size
-from ..state.state import ConversationState, closed_entries
+from ..state.closed_turns import numbers_of
+from ..state.state import ConversationState, closed_entries, closed_turns
 from ..types.errors import CheckpointError, StateTooLargeError
 from ..types.events import Compacted
 from ..types.messages import Text, Usage
@@ -101,21 +104,21 @@ def waits_for_end(ledger: Ledger) -> bool:
 
 
 def emergency_cut(ledger: Ledger, reason: str) -> Flow[bool]:
-    """Drop the older half of the closed turns, because the provider does not tell its limit.
+    """Drop the older half of the closed turns, because the provider does not tell its limit. Pinned messages
+    go last; see `emergency_turns`.
 
-    False if no turn can be dropped, or if cuts are forbidden.
+    False if nothing can be dropped, or if cuts are forbidden.
     """
     compactor = ledger.options.compactor
     if compactor is NO_COMPACTION:
         return False
     state = ledger.state
     request = _request(ledger)
-    kept = yield from _computed(state, lambda: emergency_turns(request))
+    may_empty = bool(state.inbox) or state.open is not None  # the running turn is then the whole history
+    kept = yield from _computed(state, lambda: emergency_turns(request, may_empty=may_empty))
     recalls = _recalls(compactor)
-    if len(kept) == len(request.turns) or (recalls and is_only_note_removed(request, kept)):
-        if not kept or (not state.inbox and state.open is None):
-            return False
-        kept = ()  # the only closed turn goes; the running turn is then the whole history
+    if (not kept and not may_empty) or all(turn.note == RECALL for turn in removed_turns(request, kept)):
+        return False
     if recalls:
         kept = with_recall_note(request, kept)
     if (why := (yield from _not_handed(compactor, request, kept))) is not None:
@@ -129,7 +132,7 @@ def emergency_cut(ledger: Ledger, reason: str) -> Flow[bool]:
             request,
             kept,
             ledger.dialect,
-            by="emergency",
+            by=EMERGENCY,
             at=at,
             limits=soft,
             retention=ledger.retention(ledger.retained_bytes),
@@ -194,6 +197,15 @@ def cut_to_limits(
     return True
 
 
+def _lost(ledger: Ledger, cut: LimitCut, request: CompactionRequest) -> list[tuple[int, str]]:
+    """The pinned messages that a cut drops: the number of each one's turn, and its kind."""
+    lost = lost_pins(request.turns, cut.kept)
+    if not lost:
+        return []
+    numbers = numbers_of([turn.record for turn in closed_turns(ledger.state)])
+    return [(numbers[at], kind) for at, kind in lost]
+
+
 def _recalls(compactor: Any) -> bool:
     """True if the model has the tool that searches the removed turns."""
     return bool(getattr(compactor, "recalled_tokens", 0))
@@ -221,9 +233,13 @@ def _not_handed(
 
 def _dropped(ledger: Ledger, cut: LimitCut, request: CompactionRequest, reason: str) -> Flow[None]:
     """Enter an emergency cut into the books, and report it."""
+    lost = _lost(ledger, cut, request)
     _enter_cut(ledger, cut.state, request, cut.kept)
     ledger.report.compaction = _together(ledger.report.compaction, cut.report)
     ledger.warn("emergency_cut", f"{reason}; {cut.report.removed_turns} turns were dropped")
+    if lost:
+        named = ", ".join(f"{kind} of turn {number}" for number, kind in lost)
+        ledger.warn("pinned_dropped", f"nothing else was left to drop: {named}")
     yield from _tell(ledger)
 
 
@@ -307,7 +323,7 @@ def _compacted(
         reason = ""
         if isinstance(turns, Kept):
             reason, turns = turns.reason, turns.turns
-        kept = checked_turns(by, turns, request)
+        kept = checked_turns(by, turns, request, planned.preserve_system)
         if kept is None:
             return (
                 _unchanged(ledger, request, "no_change", by, reason)

@@ -294,8 +294,10 @@ class Message(Value, frozen=True, kw_only=True, eq=False):
 
     `topic` and `event_id` belong to events, `tool_call_id` to tool results. `speaker` is the author of a
     message of role "user", where several people talk in one conversation. The model reads it before the
-    message. `raw` is the provider's JSON of a message that was read from a state. `unread` counts the parts
-    of a user's message or a tool result that only `raw` holds, because this release cannot read them.
+    message. `pinned`: True: a cut keeps the message when it drops its turn; False: the message goes with its
+    turn; None: a system message is pinned, another message is not. `raw` is the provider's JSON of a message
+    that was read from a state. `unread` counts the parts of a user's message or a tool result that only `raw`
+    holds, because this release cannot read them.
     """
 
     _unshown = frozenset({"reasoning", "raw", "parts", "speaker"})
@@ -311,6 +313,7 @@ class Message(Value, frozen=True, kw_only=True, eq=False):
     raw: bytes | None = None
     unread: int = 0
     speaker: str | None = None
+    pinned: bool | None = None
 
     def __eq__(self, other: object) -> bool:
         """True if the content is equal. `raw` is not compared: it is only the provider's spelling."""
@@ -359,6 +362,8 @@ class Message(Value, frozen=True, kw_only=True, eq=False):
         for name in ("is_event", "topic", "event_id", "speaker", "reasoning", "tool_call_id", "unread"):
             if (value := getattr(self, name)) not in (None, False, "", 0):
                 found[name] = value
+        if self.pinned is not None:
+            found["pinned"] = self.pinned
         if self.tool_calls:
             found["tool_calls"] = [call_dict(call) for call in self.tool_calls]
         return found
@@ -404,22 +409,29 @@ def _parts(values: tuple[Part | str, ...]) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def user(*parts: Part | str, speaker: str | None = None) -> Message:
+def user(*parts: Part | str, speaker: str | None = None, pinned: bool = False) -> Message:
     """Make a message of the user: text, pictures, documents and sound, in order.
 
     Args:
         parts: The content: texts, pictures, documents, sound.
         speaker: The author, where several people talk in one conversation. The model reads the name in a
             block before the message, which no text from outside can imitate; `read_history` shows it.
+        pinned: True: a compaction keeps the message, byte for byte, when it drops its turn.
 
     Raises:
-        TypeError: A part is of no known type, or `speaker` is not text.
+        TypeError: A part is of no known type, `speaker` is not text, or `pinned` is not a bool.
         ValueError: The message has no content; `speaker` is empty, has more than 256 characters, or holds a
             lone surrogate.
     """
     if speaker is not None:
         _check_speaker(speaker)
-    return Message(role="user", parts=_parts(parts), speaker=speaker)
+    _check_pinned(pinned)
+    return Message(role="user", parts=_parts(parts), speaker=speaker, pinned=pinned or None)
+
+
+def _check_pinned(pinned: object) -> None:
+    if not isinstance(pinned, bool):
+        raise TypeError(f"pinned must be True or False, not {type(pinned).__name__}")
 
 
 def _check_speaker(speaker: str) -> None:
@@ -436,26 +448,33 @@ def assistant(text: str) -> Message:
     return Message(role="assistant", parts=_parts((text,)))
 
 
-def system(text: str) -> Message:
+def system(text: str, *, pinned: bool = True) -> Message:
     """Make a system message. System messages at the beginning of a call are preamble and never stored. Later
-    ones are history and are stored."""
-    return Message(role="system", parts=_parts((text,)))
+    ones are history and are stored.
+
+    A compaction keeps the message when it drops its turn. `pinned`: False: it goes with its turn.
+
+    Raises TypeError if `pinned` is not a bool.
+    """
+    _check_pinned(pinned)
+    return Message(role="system", parts=_parts((text,)), pinned=None if pinned else False)
 
 
 def _has_surrogate(text: str) -> bool:
     return not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text)
 
 
-def event(text: str, *, topic: str | None = None, id: str | None = None) -> Message:
+def event(text: str, *, topic: str | None = None, id: str | None = None, pinned: bool = False) -> Message:
     """Make an event: something that happened. The model reads it in the next turn.
 
     Args:
         text: The news that the model reads.
         topic: A newer event replaces an older one of the same topic, if no model has seen the older one.
         id: An event is dropped if one with this id already waits or was seen recently.
+        pinned: True: a compaction keeps the event, byte for byte, when it drops its turn.
 
     Raises:
-        TypeError: `topic` or `id` is not text.
+        TypeError: `topic` or `id` is not text, or `pinned` is not a bool.
         ValueError: There is no text; `topic` or `id` is empty or holds a lone surrogate; the topic has more
             than 256 characters.
     """
@@ -474,4 +493,7 @@ def event(text: str, *, topic: str | None = None, id: str | None = None) -> Mess
         raise ValueError(
             f"an event's topic must have at most {MAX_TOPIC_CHARACTERS} characters, got {len(topic)}"
         )
-    return Message(role="user", parts=_parts((text,)), is_event=True, topic=topic, event_id=id)
+    _check_pinned(pinned)
+    return Message(
+        role="user", parts=_parts((text,)), is_event=True, topic=topic, event_id=id, pinned=pinned or None
+    )

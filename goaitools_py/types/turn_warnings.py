@@ -47,6 +47,7 @@ WarningCode = Literal[
     "context_cut_by_server",  # the server cuts the prompt without an error; its size is the window's
     "context_mark",  # the history has grown beyond a mark of the context window, or of the state's limits
     "state_too_large",  # `serve` without a store: the new state is longer than its client can keep
+    "pinned_dropped",  # an emergency cut has left nothing else to drop: which pinned messages went
     "emergency_cut",  # the provider or a size limit refused the history, and old turns were dropped
 ]
 

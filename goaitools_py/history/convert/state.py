@@ -53,9 +53,9 @@ __all__ = ["CONVERTED", "Conversion", "convert_state", "translated"]
 CONVERTED: Final = "converted"
 """The name in the list of cuts for a conversion, in the place of a strategy."""
 
-_ITERATION_ENDS: Final = frozenset({"m", "who", "q"})
+_ITERATION_ENDS: Final = frozenset({"m", "who", "q", "pin"})
 _CUT_ENDS: Final = frozenset({"n", "size", "sum", "record", "records"})
-_INBOX_ENDS: Final = frozenset({"who"})
+_INBOX_ENDS: Final = frozenset({"who", "pin"})
 
 
 def translated(

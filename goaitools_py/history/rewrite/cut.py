@@ -20,31 +20,35 @@ from ...backends.read_entries import read_entries
 from ...base.json_scan import separators
 from ...base.values import Value, replace
 from ...compaction.base import CompactionRequest
-from ...compaction.compactor import with_recall_note
+from ...compaction.compactor import RECALL, with_recall_note
 from ...compaction.strategies import drop_to, fitting
-from ...compaction.turn_views import TurnView, note_of
+from ...compaction.turn_views import TurnView, note_of, with_pinned, without_oldest_pins
 from ...open_turn.meter import gauge_of, next_tokens, server_window
 from ...open_turn.room import Size, stored_size, written_size
 from ...open_turn.turn_ids import given_up, with_texts
-from ...state.closed_turns import ClosedTurn, Iteration, TurnRecord, has_gap, numbers_of, with_numbers
+from ...state.closed_turns import ClosedTurn, Iteration, Mark, TurnRecord, has_gap, numbers_of, with_numbers
 from ...state.codec import LIMITS, BlobLimits, Codec
+from ...state.letters import EVENT, SYSTEM, USER
 from ...state.records import Meta, usage_of, with_cut, with_info
 from ...state.state import ConversationState, closed_turns, rebuild
 from ...types.messages import Message, ToolResult
 from ...types.render import note_message
 from ...types.result import CompactionReport
 from ..archive_keeping import Retention, marked, with_record
+from ..archive_reading import PINNED_DROPPED
 from .backoff import is_resting, row_after_cut
 from .contexts import with_newest_context
 from .rewritten import is_signed, unsigned_turns
 
 __all__ = [
+    "EMERGENCY",
     "LimitCut",
     "compaction_request",
     "cut_to",
     "emergency_turns",
     "is_providers",
     "limit_cut",
+    "lost_pins",
     "removed_turns",
 ]
 
@@ -117,9 +121,21 @@ def _views(state: ConversationState, dialect: Dialect) -> tuple[TurnView, ...]:
             facts=turn.record.facts,
             seconds=turn.record.at / 1000,
             id=_id_of(state.meta.id, turn, number),
+            marks=_marks(turn),
         )
         for position, (turn, number) in enumerate(zip(turns, numbers, strict=True))
     )
+
+
+def _marks(turn: ClosedTurn) -> dict[int, Mark]:
+    """Speakers and pins, by the place of the message in the turn."""
+    found: dict[int, Mark] = {}
+    start = 0
+    for iteration in turn.record.iterations:
+        if iteration.more:
+            found.update({start + at: mark for at, mark in iteration.marks.items()})
+        start += len(iteration.roles)
+    return found
 
 
 def _id_of(conversation: str, turn: ClosedTurn, number: int) -> str:
@@ -202,6 +218,11 @@ def cut_to(
     """
     turns = with_numbers(closed_turns(state))
     before = request.turns
+    lost = lost_pins(before, kept) if by == EMERGENCY else ()
+    journal = state.meta
+    if lost:
+        cuts = with_cut(journal, at, PINNED_DROPPED, 0, len(lost))
+        journal = msgspec.structs.replace(journal, cuts=cuts)
     made = [_turn(view, turns, before) for view in kept]
     still = state.meta.signed
     if is_providers(kept, request):
@@ -252,7 +273,7 @@ def cut_to(
         context=state.meta.context if has_context else "",  # so the next turn sends it again
         signed=still,
         unbound=still and not fits,
-        cuts=with_cut(state.meta, at, by, report.removed_turns, report.removed_messages, removed=removed),
+        cuts=with_cut(journal, at, by, report.removed_turns, report.removed_messages, removed=removed),
         gap=has_gap(rest, state.meta.processed),
         info=with_info(state.meta, [turn.record for turn in removed]),
         ask_failed=row_after_cut(state.meta.ask_failed, state.history_bytes(), rebuilt.history_bytes()),
@@ -266,11 +287,13 @@ def cut_to(
 def is_providers(kept: Sequence[TurnView], request: CompactionRequest) -> bool:
     """True for a cut that only applies a compaction of the provider: signed blocks stay valid.
 
-    The provider's compaction comes first, and the newest turns follow unchanged.
+    The provider's compaction comes first, and the newest turns follow unchanged. The provider does not look
+    at pinned messages before it.
     """
-    if not kept or not kept[0].has_boundary:
+    at = next((at for at, turn in enumerate(kept) if turn.is_turn or turn.note), len(kept))
+    if at == len(kept) or not kept[at].has_boundary:
         return False
-    rest = kept[1:] if kept[0].position < 0 else kept
+    rest = kept[at + 1 :] if kept[at].position < 0 else kept[at:]
     newest = request.turns[len(request.turns) - len(rest) :]
     return all(map(operator.is_, rest, newest))
 
@@ -287,15 +310,72 @@ def _turn(view: TurnView, turns: Sequence[ClosedTurn], before: Sequence[TurnView
     if view is before[view.position]:
         return turn
     turn = turn.with_iterations(view.roles, view.entries, messages=view.message_count)
+    start = 0
+    marked_ones: list[Iteration] = []
+    for iteration in turn.record.iterations:
+        end = start + len(iteration.roles)
+        marks = {at - start: mark for at, mark in view.marks.items() if start <= at < end}
+        marked_ones.append(iteration.with_roles(iteration.roles, marks))
+        start = end
     facts = {**turn.record.facts, "rewritten": True}
-    return replace(turn, record=replace(turn.record, facts=facts))
+    return replace(turn, record=replace(turn.record, iterations=tuple(marked_ones), facts=facts))
 
 
-def emergency_turns(request: CompactionRequest) -> Sequence[TurnView]:
-    """The newest turns that make up at most half of the bytes of the history; at least one turn."""
+EMERGENCY: Final = "emergency"
+"""The name in the list of cuts for a cut that a limit forces, in the place of a strategy."""
+
+
+def emergency_turns(request: CompactionRequest, *, may_empty: bool) -> Sequence[TurnView]:
+    """The turns that stay in an emergency: pinned messages, and the newest turns, of at most half of the
+    bytes of the history together; at least one turn.
+
+    Pinned messages go, the oldest first, if they are more than the half, and everything else is gone.
+    `may_empty`: the newest turn may go, too. It goes if nothing else can.
+    """
     turns = request.turns
-    return drop_to(turns, sum(turn.entry_bytes for turn in turns) // 2, lambda turn: turn.entry_bytes)
+    half = sum(turn.entry_bytes for turn in turns) // 2
+    pinned = sum(turn.pinned_bytes for turn in turns)
+    kept = with_pinned(turns, drop_to(turns, max(0, half - pinned), _unpinned_bytes))
+    if not may_empty or (pinned <= half and _are_fewer(kept, request)):
+        return kept
+    kept = with_pinned(turns, ())
+    if pinned <= half and _are_fewer(kept, request):
+        return kept
+    return without_oldest_pins(kept, half)
 
+
+def _unpinned_bytes(turn: TurnView) -> int:
+    return turn.entry_bytes - turn.pinned_bytes
+
+
+def _are_fewer(kept: Sequence[TurnView], request: CompactionRequest) -> bool:
+    """True if something goes beside the note about the archive, which the cut would write again."""
+    return any(turn.note != RECALL for turn in removed_turns(request, kept))
+
+
+_KINDS: Final = {SYSTEM: "a system message", USER: "a message of the user", EVENT: "an event"}
+
+
+def lost_pins(before: Sequence[TurnView], kept: Sequence[TurnView]) -> list[tuple[int, str]]:
+    """The pinned messages that a cut drops, in order: the position of each one's turn, and its kind."""
+    left = {turn.position: list(turn.pinned_entries) for turn in kept if turn.position >= 0}
+    found: list[tuple[int, str]] = []
+    for turn in before:
+        stays = left.get(turn.position, [])
+        if not turn.pinned_entries or len(stays) == len(turn.pinned_entries):
+            continue
+        for piece in turn.pieces:
+            if not piece.is_pinned:
+                continue
+            if piece.entries[0] in stays:
+                stays.remove(piece.entries[0])
+            else:
+                found.append((turn.position, _KINDS[piece.letters]))
+    return found
+
+
+_PIN_SHARES: Final = (0.75, 0.5, 0.25, 0.0)
+"""Shares of the pinned messages that stay, if a history of pinned messages alone does not fit."""
 
 _SHARES: Final = (0.95, 0.85, 0.6, 0.3, 0.0)
 """Shares of the limits to cut to; the first that fits is used. After the first share the next turns need no
@@ -348,21 +428,26 @@ def limit_cut(
     closed = stored_size(replace(state, inbox=()), codec)
     size = written_size(state, codec, most_values=limits.max_values)
     entry_bytes = sum(turn.entry_bytes for turn in turns)
-    tried = len(turns)
-    for share in _SHARES:
+    newest = turns[len(turns) - least :]
+    pinned = sum(turn.pinned_bytes for turn in turns)
+    tried = entry_bytes
+    for share, pins in (*[(share, 1.0) for share in _SHARES], *[(0.0, pins) for pins in _PIN_SHARES]):
         targets = _targets(limits, share, size, closed, entry_bytes)
-        kept = fitting(turns, targets, least) if share else turns[len(turns) - least :]
-        if len(kept) >= tried:
+        kept = with_pinned(turns, fitting(turns, targets, least) if share else newest)
+        if pins < 1:
+            kept = without_oldest_pins(kept, int(pins * pinned), but=newest)
+        if (left := sum(turn.entry_bytes for turn in kept)) >= tried:
             continue
-        tried = len(kept)
-        make = partial(cut_to, state, request, dialect=dialect, by="emergency", at=at, limits=limits)
+        tried = left
+        is_last = left <= sum(turn.entry_bytes for turn in newest)
+        make = partial(cut_to, state, request, dialect=dialect, by=EMERGENCY, at=at, limits=limits)
         if retention is not None:
             noted = with_recall_note(request, kept) if recalls else kept
             cut, report = make(noted, retention=retention)
             if fits(cut):
                 return LimitCut(kept=noted, state=cut, report=report)
         cut, report = make(kept)
-        if not fits(cut) and len(kept) == least:
+        if not fits(cut) and is_last:
             cut = replace(cut, meta=_lean(cut.meta))
         if fits(cut):
             return LimitCut(kept=kept, state=cut, report=report)
