@@ -23,7 +23,7 @@ from goaitools_py.backends.base import Dialect
 from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.base import rawjson
 from goaitools_py.base.values import replace
-from goaitools_py.state.closed_turns import ClosedTurn, Iteration, TurnRecord
+from goaitools_py.state.closed_turns import ClosedTurn, Iteration, Mark, TurnRecord
 from goaitools_py.state.state import ConversationState, new_state, with_turn
 from goaitools_py.testing._reply_shapes import SHAPES
 from goaitools_py.types.messages import Part, Text
@@ -64,9 +64,12 @@ class Book:
         iterations: list[Iteration] = []
         messages = 0
         signed = False
+        marks: dict[int, Mark] = {}
         for step in steps:
             if isinstance(step, Message):
                 new = self.dialect.entries([step])
+                if step.pinned is not None:
+                    marks[len(letters)] = Mark(None, step.pinned)
                 letters += ("e" if step.is_event else step.role[0]) * len(new)
                 entries += new
                 messages += 1
@@ -78,8 +81,10 @@ class Book:
             reply = self.dialect.reply(rawjson.dumps(body))
             signed = signed or reply.signed
             entries += reply.entries
-            iterations.append(Iteration(roles=letters + "a" * len(reply.entries), usage=reply.usage))
+            one = Iteration(roles="", usage=reply.usage)
+            iterations.append(one.with_roles(letters + "a" * len(reply.entries), marks))
             messages += 1
+            marks = {}
             results = [
                 ToolResult(call_id=call.id, name=call.name, parts=parts, kind=call.kind)
                 for call, parts in zip(reply.calls, step.results, strict=True)
@@ -89,7 +94,7 @@ class Book:
             entries += new
             messages += len(results)
         if letters:
-            iterations.append(Iteration(roles=letters))
+            iterations.append(Iteration(roles="").with_roles(letters, marks))
         meta = self.state.meta
         record = TurnRecord(
             at=1000 * (meta.processed + 1),
@@ -113,11 +118,25 @@ class Book:
 # ----------------------------------------------------------------------------------------------- random
 
 
-def random_turn(r: random.Random, wire: str, *, large_media: bool = False) -> list[Message | Said]:
+def random_turn(
+    r: random.Random, wire: str, *, large_media: bool = False, pins: float = 0.0
+) -> list[Message | Said]:
     """One turn: what may come before the user's words, these, exchanges, and most often a last reply.
 
     `large_media`: each medium has one of three contents of 5,000 bytes, and not a small one of its own.
+    `pins`: how many of the given messages are pinned or unpinned against the rule of their role.
     """
+    steps = _turn(r, wire, large_media)
+    if pins:
+        if r.random() < pins:
+            steps.insert(r.randrange(2), system(_words(r, 6)))
+        for at, step in enumerate(steps):
+            if isinstance(step, Message) and r.random() < pins and b"app-context" not in step.text.encode():
+                steps[at] = replace(step, pinned=step.role != "system")
+    return steps
+
+
+def _turn(r: random.Random, wire: str, large_media: bool) -> list[Message | Said]:
     steps: list[Message | Said] = []
     for _ in range(r.choice((0, 0, 0, 1, 2))):
         steps.append(event(_words(r, 6), topic=r.choice((None, "score")), id=None))

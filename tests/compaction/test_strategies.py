@@ -45,9 +45,10 @@ from goaitools_py.compaction import (
     PendingLimit,
     Planned,
     ProviderCompaction,
+    ServerCompaction,
     TurnView,
 )
-from goaitools_py.compaction.base import name_of
+from goaitools_py.compaction.base import checked_turns, name_of
 from goaitools_py.history.rewrite.cut import compaction_request
 from goaitools_py.types.messages import Text
 
@@ -585,11 +586,17 @@ def test_a_window_is_a_compactor() -> None:
     """`ContextWindow` makes a `Compactor`: its trigger and strategy can be read, and reused."""
     window = ContextWindow(max_tokens=9_000, max_messages=40, strategy="middle_out", before_cut=print)
     own = ContextWindow(max_messages=40, strategy=KeepRecentTurns(3))
+    edits = [ServerCompaction(above_tokens=60_000)]
+    asking = ContextWindow(max_messages=40, strategy=ProviderCompaction(context_management=edits))
 
     assert isinstance(window, Compactor)
     assert window.before_cut is print
     assert name_of(window.strategy) == "ContextWindow:middle_out"
-    assert own == Compactor(any_of(MessageLimit(40)), KeepRecentTurns(3))
+    assert own.trigger == any_of(MessageLimit(40))
+    assert name_of(own.strategy) == "KeepRecentTurns"
+    assert asking.context_management == edits
+    with pytest.raises(TypeError, match="MessageLimit is a trigger"):
+        ContextWindow(max_messages=40, strategy=MessageLimit(3))
 
 
 @pytest.mark.parametrize(
@@ -598,8 +605,9 @@ def test_a_window_is_a_compactor() -> None:
         ({"strategy": "oldest_first", "min_recent_turns": 3}, _notes(3, 4, 5)),
         ({"strategy": "middle_out", "min_recent_turns": 1}, ["Note 0", "(gap)", "Note 5"]),
         ({"strategy": "recent_turns_only", "min_recent_turns": 2}, _notes(4, 5)),
-        ({"strategy": KeepRecentTurns(1)}, _notes(5)),
-        ({"strategy": lambda request: request.turns[:1]}, _notes(0)),
+        ({"strategy": KeepRecentTurns(1), "min_recent_turns": 1}, _notes(5)),
+        ({"strategy": KeepRecentTurns(1), "min_recent_turns": 5}, _notes(1, 2, 3, 4, 5)),
+        ({"strategy": lambda request: request.turns[:1]}, _notes(0, 3, 4, 5)),
         ({"max_tokens": 1, "min_recent_turns": 2}, _notes(4, 5)),
     ],
 )
@@ -619,13 +627,18 @@ def test_a_window_preserves_system_messages(wire: str) -> None:
         book.add(user(f"Note {number}"), Said("Noted."))
     window = {"max_messages": 10, "min_recent_turns": 1}
 
-    kept = ContextWindow(**window).plan(_request(book))  # type: ignore[arg-type]
-    gone = ContextWindow(**window, preserve_system=False).plan(_request(book))  # type: ignore[arg-type]
+    request = _request(book)
+    kept = ContextWindow(**window).plan(request)  # type: ignore[arg-type]
+    gone = ContextWindow(**window, preserve_system=False).plan(request)  # type: ignore[arg-type]
 
     assert kept is not None
     assert gone is not None
-    assert "The hall is dark." in _texts(kept.turns)[0]
-    assert _texts(kept.turns)[1:] == _texts(gone.turns) == _notes(4, 5)
+    stays = checked_turns("window", kept.turns, request, kept.preserve_system)
+    others = checked_turns("window", gone.turns, request, gone.preserve_system)
+    assert stays is not None
+    assert others is not None
+    assert "The hall is dark." in _texts(stays)[0]
+    assert _texts(stays)[1:] == _texts(others) == _notes(4, 5)
 
 
 def _never(request: CompactionRequest) -> bool:

@@ -102,7 +102,7 @@ def test_context_window_config(strategy: str) -> None:
 
 def test_a_pruning_strategy_of_ones_own() -> None:
     """`PruningStrategy.Custom`: a function of the turns."""
-    window = ContextWindow(max_messages=4, strategy=lambda request: request.turns[-1:])
+    window = ContextWindow(max_messages=4, min_recent_turns=1, strategy=lambda request: request.turns[-1:])
     chat = Chat(ScriptedBackend(*"123"), compactor=window)
 
     state = chat.run_turns(None, list("abc")).state
