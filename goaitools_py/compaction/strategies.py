@@ -45,7 +45,7 @@ Target: TypeAlias = tuple[Size, int]
 GAP: Final = "Some turns of this conversation are left out here."
 
 _TOOLS: Final = "Earlier turns of this conversation are left out here. Their tool calls, by tool: "
-_USED: Final = re.compile(r"([A-Za-z0-9_.-]+) \((\d{1,15})\)")
+_USED: Final = r"([A-Za-z0-9_.-]+) \((\d{1,15})\)"
 _MOST_TOOLS: Final = 20
 
 
@@ -186,7 +186,7 @@ def _tools_note(request: CompactionRequest, gone: Sequence[TurnView]) -> tuple[T
     fresh = False
     for turn in gone:
         if turn.note == "tools":
-            found = _USED.findall("".join(one.text for one in turn.messages))
+            found = re.findall(_USED, "".join(one.text for one in turn.messages))
             used.update({name: int(count) for name, count in found})
         elif not turn.note:
             calls = [call.name for one in turn.messages for call in one.tool_calls]

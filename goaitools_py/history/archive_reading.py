@@ -18,7 +18,7 @@ from ..state.codec import BlobLimits, Codec, check_limit
 from ..state.media import Media, added_by, digest_of, put_back, references
 from ..state.media_rows import media_of
 from ..state.parts import ARCHIVE, Part, new_part
-from ..state.records import CutRow, Meta, cut_facts
+from ..state.records import PINNED_DROPPED, CutRow, Meta, cut_facts
 from ..state.segments import JOIN
 from ..state.state import ConversationState, closed_turns, hard_limits, rebuild
 from ..types.errors import StateCorruptError
@@ -137,11 +137,6 @@ def check_chain(state: ConversationState, codec: Codec, binding: Any = None) -> 
 
 REDACTED: Final = "redacted"
 """The name in the journal of cuts for a redaction, in the place of a strategy."""
-
-
-PINNED_DROPPED: Final = "pinned_dropped"
-"""The name in the journal of cuts, in the place of a strategy, for the row directly before a cut that dropped
-pinned messages. Its number of messages is theirs."""
 
 
 _HARMLESS: Final = ("evicted", "rewound", REDACTED, PINNED_DROPPED)

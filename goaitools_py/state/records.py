@@ -39,6 +39,7 @@ __all__ = [
     "MAX_MEDIA",
     "MAX_MODELS",
     "MAX_RESTS",
+    "PINNED_DROPPED",
     "RULES_VERSION",
     "UNKNOWN_MARK",
     "CutFacts",
@@ -266,6 +267,10 @@ class Meta(Value, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_
     hosts: Annotated[tuple[HostRow, ...], msgspec.Meta(max_length=64)] = ()
     rests: Annotated[tuple[_Row, ...], msgspec.Meta(max_length=MAX_RESTS)] = ()
 
+
+PINNED_DROPPED: Final = "pinned_dropped"
+"""The name in the journal of cuts, in the place of a strategy, for the row directly before a cut that dropped
+pinned messages. Its number of messages is theirs."""
 
 HOSTS_KEPT: Final = 8
 """How many hosts a state remembers."""

@@ -7,6 +7,7 @@
 `v1-media.jsonl` holds blobs with media that are stored once, in the history, the open turn and the archive.
 `v1-facts.jsonl` holds blobs with facts of calls, speakers and typed answers.
 `v1-unsent.jsonl` holds blobs with a refused turn that no request has.
+`v1-pins.jsonl` holds blobs with pinned messages, of which some are left of turns that a cut dropped.
 It never writes over a file that is there. Salts and conversation ids are random, so a second run would
 write other bytes; the keys are public and made of their names.
 """
@@ -43,7 +44,9 @@ from goaitools_py import (  # noqa: E402
     ToolError,
     ToolReturn,
     TurnError,
+    TurnLimit,
     event,
+    system,
     tool,
     user,
 )
@@ -423,6 +426,46 @@ def unsent() -> Iterator[dict[str, Any]]:
             }
 
 
+@tool(external=True)
+def _rest() -> str:
+    """Rest a while."""
+    raise NotImplementedError
+
+
+def pins() -> Iterator[dict[str, Any]]:
+    """Pinned messages: left of a dropped turn, in a whole turn, in an unfinished one, and waiting."""
+    for name, codec, key, bound in _codecs():
+        for wire in WIRES:
+            backend = ScriptedBackend("One.", "Two.", Calls([("_rest", {})]), wire=wire)
+            chat = Chat(backend, codec=codec, tools=[_rest])
+            cut = Compactor(TurnLimit(1), KeepRecentTurns(1))
+            said = [user("Hi."), user("I am Ada.", pinned=True, speaker="Ada"), system("It is noon.")]
+            state = chat.chat(messages=said, binding=bound).state
+            said = [event("The lamp is lit.", pinned=True), user("Go."), system("It rains.", pinned=False)]
+            state = chat.chat_with_state(state, messages=said, compactor=cut, binding=bound).state
+            said = [user("Rest."), user("And wake me.", pinned=True)]
+            state = chat.chat_with_state(state, messages=said, binding=bound).state
+            state = chat.append_to_state(state, event("It is dark.", pinned=True), binding=bound)
+            opening = {"codec": codec, "binding": bound}
+            yield {
+                "name": f"{name}, {wire}, pins",
+                "codec": name,
+                "wire": wire,
+                "key": key,
+                "binding": BOUND if bound is BOUND else None,
+                "blob": base64.b64encode(state).decode(),
+                "segments": [
+                    [int(each.kind), each.entries, each.raw_len, _hash(each.raw())]
+                    for each in blob.decode(state, **opening)
+                ],
+                "said": [
+                    [turn.number, message.said, message.speaker, message.pinned]
+                    for turn in read_history(state, **opening).turns
+                    for message in turn.messages
+                ],
+            }
+
+
 def has_data(part: Any) -> bool:
     """Whether a part of a message is a medium with its bytes."""
     return getattr(part, "data", None) is not None
@@ -689,6 +732,7 @@ def main() -> None:
         "v1-media.jsonl": media,
         "v1-facts.jsonl": facts,
         "v1-unsent.jsonl": unsent,
+        "v1-pins.jsonl": pins,
     }
     for name, records in files.items():
         path = HERE / name

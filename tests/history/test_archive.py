@@ -327,7 +327,8 @@ def test_the_oldest_part_goes_first_and_the_journal_says_so(wire: str) -> None:
     kept = [part for part in book.state.parts if part.kind == ARCHIVE]
     assert 0 < sum(part.stored_len for part in kept) <= most
     assert any(row.by == "evicted" for row in book.state.meta.cuts)
-    numbers = [turn.number for turn in read_history(blob, archived=True).turns]
+    turns = read_history(blob, archived=True).turns
+    numbers = [turn.number for turn in turns if not turn.facts.get("rewritten")]  # no remnants
     assert numbers == list(range(numbers[0], 91))
     assert 1 < numbers[0] < 88
 

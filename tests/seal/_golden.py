@@ -96,6 +96,7 @@ ARCHIVED = _read("v1-archive.jsonl")
 MEDIA = _read("v1-media.jsonl")
 FACTS = _read("v1-facts.jsonl")
 UNSENT = _read("v1-unsent.jsonl")
+PINS = _read("v1-pins.jsonl")
 
 
 def smallest(codec: str) -> Vector:

@@ -11,7 +11,16 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import Approve, Chat, StateAuthError, StateError, tool
+from goaitools_py import (
+    Approve,
+    Chat,
+    Compactor,
+    KeepRecentTurns,
+    StateAuthError,
+    StateError,
+    TurnLimit,
+    tool,
+)
 from goaitools_py.seal import rewrap
 from goaitools_py.state import blob
 from goaitools_py.state.blob_header import peek
@@ -31,7 +40,7 @@ from goaitools_py.testing import ScriptedBackend, check_history
 from goaitools_py.types import errors
 
 from . import _second
-from ._golden import ARCHIVED, BAD, FACTS, GOLDEN, GOOD, MEDIA, UNSENT, Vector, codec_of, smallest
+from ._golden import ARCHIVED, BAD, FACTS, GOLDEN, GOOD, MEDIA, PINS, UNSENT, Vector, codec_of, smallest
 
 CODECS = ["plain", "signed", "encrypted", "encrypted-client"]
 
@@ -65,7 +74,7 @@ def test_the_vectors_are_those_that_were_written() -> None:
     found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in GOLDEN.glob("*.jsonl")}
 
     assert found == stated
-    assert len(found) == 6
+    assert len(found) == 7
 
 
 def test_there_are_vectors_of_everything() -> None:
@@ -292,6 +301,29 @@ def test_refused_turns_that_were_written_are_read(vector: Vector) -> None:
     assert sha(b"".join(bytes(one) for one in state.history())) == facts["history"]
     assert b"Tell me that." not in b"".join(bytes(one) for one in state.history())
     assert opened(dump_state(state, **vector.opening), vector) == [each.raw() for each in segments]
+
+
+@pytest.mark.parametrize("vector", PINS, ids=ids)
+def test_pins_that_were_written_are_read(vector: Vector) -> None:
+    """Each message has its pin, the state is written again as it was, and the next cut keeps the pins."""
+    state = load_state(vector.blob, **vector.opening)
+    segments = blob.decode(vector.blob, **vector.opening)
+    turns = read_history(vector.blob, **vector.opening).turns
+
+    assert verify_state(vector.blob, **vector.opening) == ()
+    assert [[int(s.kind), s.entries, s.raw_len, sha(s.raw())] for s in segments] == vector.facts["segments"]
+    assert [
+        [turn.number, one.said, one.speaker, one.pinned] for turn in turns for one in turn.messages
+    ] == vector.facts["said"]
+    assert opened(dump_state(state, **vector.opening), vector) == [each.raw() for each in segments]
+    backend = ScriptedBackend("Go on.", wire=vector.facts["wire"])
+    cut = Compactor(TurnLimit(1), KeepRecentTurns(1))
+    with Chat(backend, codec=vector.opening["codec"], binding=vector.binding, compactor=cut) as chat:
+        after = chat.chat_with_state(vector.blob, user="And now?", on_pending="deny").state
+    left = [one.said for one in read_history(after, **vector.opening).all_messages()]
+    pinned = ["I am Ada.", "It is noon.", "The lamp is lit.", "And wake me."]
+    assert left == [*pinned, *left[4:]]
+    assert left[4:] == ["It is dark.", "And now?", "Go on."]
 
 
 def shown(blob: bytes, vector: Vector) -> list[list[str]]:

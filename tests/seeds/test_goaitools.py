@@ -11,6 +11,7 @@ from goaitools_py import (
     Chat,
     Compactor,
     DropOldest,
+    KeepRecentTurns,
     Limits,
     MessageLimit,
     StateProviderError,
@@ -141,6 +142,36 @@ def test_a_message_limit_compactor() -> None:
     assert result.compaction is not None
     assert result.compaction.outcome == "compacted"
     assert len(state_messages(result.state)) <= 4
+
+
+def test_system_messages_survive_compaction() -> None:
+    """Every compactor keeps the system messages of the history; `event(…, pinned=True)` keeps another one."""
+    chat = Chat(ScriptedBackend(*"123456"), compactor=SMALL)
+
+    state = chat.chat(messages=[user("a"), system("It is dark.")]).state
+    state = chat.append_to_state(state, event("The door is locked.", pinned=True))
+    state = chat.run_turns(state, ["b", "c", "d"]).state
+
+    said = [message.said for message in read_history(state).all_messages()]
+    assert said == ["It is dark.", "The door is locked.", "d", "4"]
+
+
+def test_keep_last_n_notes_the_pruned_tool_calls() -> None:
+    """`KeepLastN`: the last turns, and a short note of the tools that the others called."""
+
+    @tool
+    def look(at: str) -> str:
+        """Look at something."""
+        return f"A {at}, " * 40
+
+    keep = Compactor(MessageLimit(4), KeepRecentTurns(1, notes_tools=True))
+    chat = Chat(ScriptedBackend(Calls([("look", {"at": "wall"})]), "1", "2"), tools=[look], compactor=keep)
+
+    state = chat.run_turns(None, ["Look.", "Go on."]).state
+
+    note, *rest = [message.text for message in read_history(state).all_messages()]
+    assert "look (1)" in note
+    assert rest == ["Go on.", "2"]
 
 
 def test_a_token_limit_compactor_counts_what_the_provider_reported() -> None:

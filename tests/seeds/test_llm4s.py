@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from goaitools_py import Chat
+from goaitools_py import Chat, system, user
 from goaitools_py.compaction import ContextWindow
 from goaitools_py.states import (
     EXPORT_SCHEMA,
@@ -98,6 +98,27 @@ def test_context_window_config(strategy: str) -> None:
     assert kept[-2:] == ["g", "h"]
     assert len(kept) < 8
     assert (kept[0] == "a") == (strategy == "middle_out")
+
+
+@pytest.mark.parametrize("strategy", ["oldest_first", "middle_out", "recent_turns_only", "summary"])
+@pytest.mark.parametrize("preserves", [True, False])
+def test_preserve_system_message(strategy: str, preserves: bool) -> None:
+    """`ContextWindowConfig(preserveSystemMessage, minRecentTurns)`, by name and with a function."""
+    for one in (strategy, lambda request: request.turns[-1:]):
+        window = ContextWindow(
+            max_messages=6,
+            min_recent_turns=2,
+            preserve_system=preserves,
+            strategy=one,  # type: ignore[arg-type]
+        )
+        chat = Chat(ScriptedBackend(*["Noted."] * 20), compactor=window)
+        state = chat.run_turns(None, ["a"]).state
+        state = chat.chat_with_state(state, messages=[user("b"), system("Be kind.")]).state
+
+        kept = [one.said for one in read_history(chat.run_turns(state, list("cdefgh")).state).all_messages()]
+
+        assert ("Be kind." in kept) == preserves
+        assert [said for said in kept if len(said) == 1][-2:] == ["g", "h"]
 
 
 def test_a_pruning_strategy_of_ones_own() -> None:

@@ -664,6 +664,10 @@ def parts(message: Message, result: ToolResult) -> None:
     assert_type(message.text, str)
     assert_type(result.text, str)
     user(Document.from_bytes(b"%PDF"), Audio.from_path("hello.wav"))
+    assert_type(user("Hello.", speaker="Ada", pinned=True).pinned, bool | None)
+    assert_type(event("It rains.", topic="sky", pinned=True), Message)
+    assert_type(system("Be brief.", pinned=False), Message)
+    KeepRecentTurns(4, notes_tools=True)
     user(1)  # type: ignore[arg-type]
 
 

@@ -29,13 +29,12 @@ from ...open_turn.turn_ids import given_up, with_texts
 from ...state.closed_turns import ClosedTurn, Iteration, Mark, TurnRecord, has_gap, numbers_of, with_numbers
 from ...state.codec import LIMITS, BlobLimits, Codec
 from ...state.letters import EVENT, SYSTEM, USER
-from ...state.records import Meta, usage_of, with_cut, with_info
+from ...state.records import PINNED_DROPPED, Meta, usage_of, with_cut, with_info
 from ...state.state import ConversationState, closed_turns, rebuild
 from ...types.messages import Message, ToolResult
 from ...types.render import note_message
 from ...types.result import CompactionReport
 from ..archive_keeping import Retention, marked, with_record
-from ..archive_reading import PINNED_DROPPED
 from .backoff import is_resting, row_after_cut
 from .contexts import with_newest_context
 from .rewritten import is_signed, unsigned_turns
