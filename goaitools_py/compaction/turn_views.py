@@ -16,8 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from ..base.values import Value, replace
-from ..state.closed_turns import GIVEN, Mark
-from ..state.letters import ASSISTANT, LETTER_OF, ROLE_OF, SYSTEM, TOOL
+from ..state.letters import ASSISTANT, LETTER_OF, ROLE_OF, SYSTEM, TOOL, Mark, is_pinned
 from ..types.messages import Message, Role
 
 __all__ = [
@@ -95,11 +94,6 @@ class Piece(Value, frozen=True, kw_only=True):
     def is_settled(self) -> bool:
         """False for a reply with calls of hosted tools if their results are in another entry."""
         return self.words.is_settled(self.entries)
-
-
-def is_pinned(letter: str, pinned: bool | None) -> bool:
-    """True for a pinned message. `pinned`: its own mark; None if it follows the rule of its role."""
-    return letter == SYSTEM if pinned is None else pinned and letter in GIVEN
 
 
 class TurnView(Value, frozen=True, kw_only=True):

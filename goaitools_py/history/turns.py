@@ -22,9 +22,9 @@ from ..base.values import replace
 from ..open_turn import steps
 from ..open_turn.inbox import inbox_messages
 from ..open_turn.steps import failure_in
-from ..state.closed_turns import FACTS, GIVEN, ClosedTurn, Iteration, TurnRecord, numbers_of
+from ..state.closed_turns import FACTS, ClosedTurn, Iteration, TurnRecord, numbers_of
 from ..state.codec import PLAIN, Codec
-from ..state.letters import ASSISTANT
+from ..state.letters import ASSISTANT, GIVEN
 from ..state.records import Meta, OpenTurn, model_at, turn_ref
 from ..state.state import closed_turns, load_state, newest_number
 from ..types.errors import StateInvalidError

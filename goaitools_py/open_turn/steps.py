@@ -18,8 +18,8 @@ from ..backends.base import Dialect, Reply
 from ..backends.protocols import CompactsHistory
 from ..backends.read_entries import read_entries
 from ..base.values import replace
-from ..state.closed_turns import GIVEN, UNSENT, ClosedTurn, Iteration
-from ..state.letters import ASSISTANT, SYSTEM, TOOL, USER
+from ..state.closed_turns import UNSENT, ClosedTurn, Iteration
+from ..state.letters import ASSISTANT, GIVEN, SYSTEM, TOOL, USER
 from ..state.records import InboxItem, JournalCall, OpenTurn, model_index, usage_of, usage_row
 from ..state.row_codec import MAX_LABEL, MAX_NAME, bounded, iteration_facts, with_seconds
 from ..state.state import ConversationState, closed_turns, with_turn

@@ -7,20 +7,18 @@ Must never know: the meta data of a state, or the content of an entry.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ..base.values import Value, replace
 from ..types.messages import Usage
-from .letters import ASSISTANT, EVENT, SYSTEM, TOOL, USER
+from .letters import ASSISTANT, GIVEN, TOOL, USER, Mark
 from .row_codec import MAX_COUNT, iteration_end, with_marks
 
 __all__ = [
     "FACTS",
-    "GIVEN",
     "UNSENT",
     "ClosedTurn",
     "Iteration",
-    "Mark",
     "TurnRecord",
     "has_gap",
     "numbers_of",
@@ -60,17 +58,6 @@ are kept byte for byte, as `msgspec.Raw`."""
 
 UNSENT: Final = "unsent"
 """The name of a turn fact: True if no request has the turn, because the provider would refuse it."""
-
-
-GIVEN: Final = frozenset((SYSTEM, USER, EVENT))
-"""The letters of messages that the application or the user gave."""
-
-
-class Mark(NamedTuple):
-    """What is recorded of a given message. `pinned`: None if it follows the rule of its role."""
-
-    speaker: str | None = None
-    pinned: bool | None = None
 
 
 class Iteration(Value, frozen=True, kw_only=True):

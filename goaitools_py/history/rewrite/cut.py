@@ -26,9 +26,9 @@ from ...compaction.turn_views import TurnView, note_of, with_pinned, without_old
 from ...open_turn.meter import gauge_of, next_tokens, server_window
 from ...open_turn.room import Size, stored_size, written_size
 from ...open_turn.turn_ids import given_up, with_texts
-from ...state.closed_turns import ClosedTurn, Iteration, Mark, TurnRecord, has_gap, numbers_of, with_numbers
+from ...state.closed_turns import ClosedTurn, Iteration, TurnRecord, has_gap, numbers_of, with_numbers
 from ...state.codec import LIMITS, BlobLimits, Codec
-from ...state.letters import EVENT, SYSTEM, USER
+from ...state.letters import EVENT, SYSTEM, USER, Mark
 from ...state.records import PINNED_DROPPED, Meta, usage_of, with_cut, with_info
 from ...state.state import ConversationState, closed_turns, rebuild
 from ...types.messages import Message, ToolResult
