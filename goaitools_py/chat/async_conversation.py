@@ -212,10 +212,23 @@ class AsyncConversation(KeptFacade):
         await self._run(self._updating(title, metadata))
 
     async def compact(
-        self, compactor: Any = None, /, *, dry_run: bool = False, **fields: Unpack[CompactFields]
+        self,
+        compactor: Any = None,
+        /,
+        *,
+        dry_run: bool = False,
+        if_due: bool = False,
+        **fields: Unpack[CompactFields],
     ) -> CompactionReport:
-        """Compact now; as `AsyncChat.compact_state`."""
-        work, on_event = self._compaction(compactor, dry_run, fields)
+        """Compact now; as `AsyncChat.compact_state`.
+
+        `if_due`: ask the trigger, and do nothing if it does not fire: no model is asked, and nothing is
+        saved. No turn waits for such a compaction: it has the lease only for its save. If a turn runs then,
+        or has run since, the compaction is dropped, and nothing changes. The report then has the outcome
+        "no_change", says so as its reason, and has the usage that was paid. Without leases in the store a
+        turn that runs meanwhile may end with a `StateConflictError`, unless it saves checkpoints.
+        """
+        work, on_event = self._compaction(compactor, dry_run, fields, if_due=if_due)
         steps = AsyncKeptSteps(work, self._ports.drive, on_event)
         while (told := await steps.step()) is not None:
             await notify_async(on_event, told)

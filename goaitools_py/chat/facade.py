@@ -110,9 +110,9 @@ class Facade(ABC, Generic[_B]):
         return self._codec
 
     @property
-    def _is_compacting(self) -> bool:
-        """True if the turns of this chat have a compactor by default."""
-        return self._defaults.get("compactor") is not None
+    def _usual_compactor(self) -> Any:
+        """The compactor that the turns of this chat have by default; None without one."""
+        return self._defaults.get("compactor")
 
     @property
     def _backends(self) -> tuple[Any, ...]:
@@ -328,7 +328,7 @@ class Facade(ABC, Generic[_B]):
         return self._defaults.get("on_event") if given is UNSET else given
 
     def _compaction(
-        self, state: State, compactor: Any, dry_run: bool, fields: Mapping[str, Any]
+        self, state: State, compactor: Any, dry_run: bool, fields: Mapping[str, Any], *, if_due: bool = False
     ) -> Flow[CompactionReport]:
         given = dict(fields)
         for name in PER_TURN & given.keys() - {"min_revision"}:
@@ -345,7 +345,7 @@ class Facade(ABC, Generic[_B]):
             plan = replace(plan, usual_compactor=self._defaults.get("compactor"))
         from ..turn.outside_turns import compact_flow
 
-        return compact_flow(plan, dry_run=dry_run)
+        return compact_flow(plan, dry_run=dry_run, if_due=if_due)
 
     def _named_beside(self, name: str) -> _B:
         """A backend that a strategy names; it is kept as long as the chat's own."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager
-from typing import Any, Final, overload
+from functools import partial
+from typing import Any, Final, Literal, TypeAlias, overload
 
 import orjson
 from starlette.applications import Starlette
@@ -18,13 +19,17 @@ from starlette.routing import Route
 
 from ..base.values import replace
 from ..chat.async_chat import AsyncChat
+from ..chat.async_conversation import AsyncConversation
 from ..chat.kept.facade import ConversationSnapshot, PartsPlace, Save
 from ..chat.kept.summaries import summaries_of
+from ..compaction.base import NO_COMPACTION
+from ..compaction.compactor import OnlyInNeed
 from ..frontends import AISDK, PLAIN_JSON, Ask, AskError, FrontEnd, SnapshotFrontEnd
 from ..frontends.bodies import MAX_ID_CHARACTERS
 from ..frontends.plain import pending_of, result_of
 from ..state.codec import SUITE_PLAIN, UNBOUND
 from ..stores.base import AsyncLeasing, AsyncListing, AsyncParted, AsyncStopping, AsyncStore
+from ..types.options import PER_TURN, UNSET
 from .guard import checked_hosts, host_check, is_own_page
 from .history_view import TurnStatus, rows_of, shown_of, shown_pending
 from .http import (
@@ -38,7 +43,7 @@ from .http import (
     route,
     streamed,
 )
-from .hub import Hub
+from .hub import Behind, Hub
 from .identity import BadCallerError, Caller, KeyFunction, NotTrusted, caller_of
 from .listeners import Listeners, Seat
 from .openapi import document_of
@@ -50,6 +55,8 @@ from .serve_limits import MAX_DIGITS, ServeLimits
 from .stateless import Revisions, StatelessApp
 
 __all__ = ["ServeApp", "place_of_parts", "serve"]
+
+CompactWhen: TypeAlias = Literal["turn", "after"]
 
 _RECONNECTS: Final = frozenset({AISDK.name})
 """The front ends with clients that continue a turn by a GET."""
@@ -66,6 +73,7 @@ def serve(
     parts: PartsPlace | None = None,
     lease_ttl: float = 10.0,
     stop_every: float = 1.0,
+    compact: CompactWhen = "turn",
     limits: ServeLimits | None = None,
     relay: Relay | None = None,
     allowed_hosts: Sequence[str] | None = None,
@@ -91,6 +99,7 @@ def serve(
     parts: PartsPlace | None = None,
     lease_ttl: float = 10.0,
     stop_every: float = 1.0,
+    compact: CompactWhen = "turn",
     limits: ServeLimits | None = None,
     relay: Relay | None = None,
     revisions: Revisions | None = None,
@@ -113,6 +122,10 @@ def serve(
         lease_ttl: As for `AsyncChat.conversation`.
         stop_every: As for `AsyncChat.conversation`, if the store has a stop flag: a stop then reaches a turn
             that another process runs.
+        compact: "turn": a due compaction is a part of its turn, as everywhere. "after": it is made when the
+            turn is saved and answered, and nobody waits for it. The next message of the conversation drops
+            it. A turn cuts only what the provider or a limit refuses. A trigger that asks for a pause, such
+            as `ColdCache`, does not fire then.
         limits: The limits of the server.
         relay: Shows the turns of each worker to the others, such as `RedisRelay`. None: each worker sees its
             own. It is not closed.
@@ -123,7 +136,8 @@ def serve(
             another origin 403. None: neither is checked.
 
     Raises:
-        TypeError: An argument is of the wrong type, such as a `Chat`, or a store that is not ``Async…``.
+        TypeError: An argument is of the wrong type, such as a `Chat`, or a store that is not ``Async…``, or
+            ``compact="after"`` is given without a store.
         ValueError: Neither a store nor a codec with a key; or a value that no server could use.
     """
     if not isinstance(chat, AsyncChat):
@@ -135,7 +149,11 @@ def serve(
     _check_frontends(frontends)
     _check_relay(relay)
     hosts = None if allowed_hosts is None else checked_hosts(allowed_hosts)
+    if compact not in ("turn", "after"):
+        raise ValueError(f"compact must be 'turn' or 'after'; got {compact!r}")
     if store is None:
+        if compact != "turn":
+            raise TypeError('compact="after" needs a store: without one the client has the state by then')
         if chat.codec.suite == SUITE_PLAIN:
             raise ValueError(
                 "without a store the client carries the state, so the chat needs a codec with a key, such as "
@@ -147,7 +165,8 @@ def serve(
         how["stop_every"] = stop_every
     # A store, or an option of its conversations, that does not fit is refused here, and not at each request.
     chat.conversation(store, "any", binding=None if chat.codec.suite == SUITE_PLAIN else UNBOUND, **how)
-    return ServeApp(chat, store, key, tuple(frontends), how, limits or ServeLimits(), relay, hosts)
+    is_after = compact == "after"
+    return ServeApp(chat, store, key, tuple(frontends), how, limits or ServeLimits(), relay, hosts, is_after)
 
 
 def place_of_parts(store: AsyncStore, parts: PartsPlace | None) -> PartsPlace:
@@ -189,8 +208,10 @@ class ServeApp(Starlette):
         limits: ServeLimits,
         relay: Relay | None = None,
         hosts: frozenset[str] | None = None,
+        compacts_after: bool = False,
     ) -> None:
         self._chat = chat
+        self._compacts_after = compacts_after
         self._store = store
         self._whose = key
         self._how = how
@@ -268,10 +289,14 @@ class ServeApp(Starlette):
             )
         except (TypeError, ValueError) as error:  # `serve` has checked all other arguments
             raise BadCallerError(f"Caller does not fit the chat: {error}") from None
+        behind = None
+        if self._compacts_after:
+            caller, behind = _compacted_behind(caller, conversation, self._chat._usual_compactor)
         return ConversationRequest(
             self._hub,
             conversation,
             caller,
+            behind=behind,
             has_leases=isinstance(self._store, AsyncLeasing),
             has_flag=isinstance(self._store, AsyncStopping),
             can_erase=isinstance(self._store, AsyncListing) and hasattr(self._store, "delete"),
@@ -473,6 +498,21 @@ class ServeApp(Starlette):
             return json_response(messages)
 
         return stored
+
+
+def _compacted_behind(
+    caller: Caller, conversation: AsyncConversation, usual: Any
+) -> tuple[Caller, Behind | None]:
+    """The caller with turns that make no due compaction, and the compaction behind them; None without a
+    compactor."""
+    compactor = caller.options.get("compactor", UNSET)
+    compactor = usual if compactor is UNSET else compactor
+    if compactor is None or compactor is NO_COMPACTION:
+        return caller, None
+    beside = {name: value for name, value in caller.options.items() if name not in {*PER_TURN, "compactor"}}
+    in_turns = {**caller.options, "compactor": OnlyInNeed(compactor)}
+    behind = partial(conversation.compact, compactor, if_due=True, **beside)
+    return replace(caller, options=in_turns), behind
 
 
 def _wants_stream(request: Request) -> bool:

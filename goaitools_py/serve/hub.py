@@ -1,6 +1,7 @@
 """The turns that run in this process: one for each conversation, and how many there may be.
 
-Owns: the tasks that drive them. Must never know: HTTP, or the input of a turn.
+Owns: the tasks that drive them, and the work behind a turn, which gives way to the next one. Must never
+know: HTTP, the input of a turn, or what the work behind it does.
 """
 
 from __future__ import annotations
@@ -19,10 +20,15 @@ from .remote_runs import RemoteRuns
 from .runs import Run
 from .serve_limits import ServeLimits
 
-__all__ = ["Drive", "Hub", "TooManyTurnsError"]
+__all__ = ["Behind", "Drive", "Hub", "TooManyTurnsError"]
 
 Drive = Callable[[Run], Awaitable[None]]
 """Runs a turn to its end and tells the run its events."""
+
+Behind = Callable[[], Awaitable[object]]
+"""Work behind a complete turn, such as a compaction. The next turn of the conversation cancels it."""
+
+_OPEN: Final = ("awaiting_tools", "in_progress")
 
 LEAST_SECONDS: Final = 5.0
 """Seconds that a turn which has not begun gets at least when the server stops, even with a shorter grace.
@@ -59,6 +65,7 @@ class Hub:
         self._tasks: dict[asyncio.Task[None], Run] = {}
         self._watched: dict[tuple[str, bool], Run] = {}
         self._watching: set[asyncio.Task[None]] = set()
+        self._behind: dict[str, asyncio.Task[None]] = {}
         self._owners: Counter[str] = Counter()
         self._numbers = itertools.count(1)
         self._name = os.urandom(8).hex()
@@ -112,8 +119,8 @@ class Hub:
         if self._owners[owner] >= self._limits.turns_per_owner:
             raise TooManyTurnsError(429)
 
-    def start(self, key: str, owner: str, drive: Drive, **about: Any) -> Run:
-        """Begin a run in a task of its own.
+    def start(self, key: str, owner: str, drive: Drive, *, behind: Behind | None = None, **about: Any) -> Run:
+        """Begin a run in a task of its own. `behind`: what to do behind its turn, if the turn is complete.
 
         Raises `TurnInProgressError` if one runs on this key, and `TooManyTurnsError`.
         """
@@ -123,7 +130,7 @@ class Hub:
         run = Run(f"{self._name}-{next(self._numbers)}", key, owner, **about)
         self._runs[key] = run
         self._owners[owner] += 1
-        task = asyncio.get_running_loop().create_task(self._drive(run, drive))
+        task = asyncio.get_running_loop().create_task(self._drive(run, drive, behind))
         self._tasks[task] = run
         task.add_done_callback(self._done)
         if self._remote is not None:
@@ -157,8 +164,9 @@ class Hub:
             del self._watched[run.key, goes_on]
             run.end()
 
-    async def _drive(self, run: Run, drive: Drive) -> None:
+    async def _drive(self, run: Run, drive: Drive, behind: Behind | None) -> None:
         try:
+            await self.clear_behind(run.key)
             await drive(run)
         except asyncio.CancelledError:
             run.was_stopped = not run.has_no_server
@@ -181,6 +189,20 @@ class Hub:
             finally:
                 run.end()
             asyncio.get_running_loop().call_later(self._limits.keep_seconds, self._forget, run)
+        if behind is not None and run.is_good and run.result is not None and run.result.status not in _OPEN:
+            self._begin_behind(run.key, behind)
+
+    def _begin_behind(self, key: str, behind: Behind) -> None:
+        """Begin the work behind a turn, if there is room. Else the next turn's end asks for it again."""
+        if not self._is_closing and len(self._behind) < self._limits.turns:
+            task = self._behind[key] = asyncio.get_running_loop().create_task(_work(behind))
+            task.add_done_callback(lambda _: self._behind.pop(key))
+
+    async def clear_behind(self, key: str) -> None:
+        """Cancel the work behind the newest turn of a conversation, and wait until it has given way."""
+        if (task := self._behind.get(key)) is not None:
+            task.cancel()
+            await asyncio.wait([task])
 
     def _forget(self, run: Run) -> None:
         if self._runs.get(run.key) is run:
@@ -199,7 +221,7 @@ class Hub:
         message can be sent again.
         """
         self._is_closing = True
-        for task in self._watching:
+        for task in (*self._watching, *self._behind.values()):
             task.cancel()
         if self._tasks:
             await asyncio.wait(list(self._tasks), timeout=self._limits.grace_seconds)
@@ -215,6 +237,8 @@ class Hub:
         if not self._tasks:
             await stops
         stops.cancel()
+        if self._behind:
+            await asyncio.wait(list(self._behind.values()))
         if self._remote is not None:
             await self._remote.close()
 
@@ -230,3 +254,10 @@ class Hub:
     def open(self) -> None:
         """Take turns again, such as after a restart in the same process."""
         self._is_closing = False
+
+
+async def _work(behind: Behind) -> None:
+    try:
+        await behind()
+    except Exception as error:
+        _log.warning("the work behind a turn of the server failed with %s", UnderlyingError.of(error))

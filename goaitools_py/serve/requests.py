@@ -33,7 +33,7 @@ from ..types.errors import NothingToResumeError, TurnConflictError, TurnInProgre
 from ..types.events import TurnCompleted
 from ..types.result import ChatResult
 from .history_view import GOES_ON, Left, TurnStatus, call_ids, left_by, tell_stopped, tell_stored, unfinished
-from .hub import Drive, Hub
+from .hub import Behind, Drive, Hub
 from .identity import Caller
 from .remote_runs import STOP_SECONDS
 from .run_driver import LOOK_AGAIN, RunDriver
@@ -61,6 +61,7 @@ class ConversationRequest:
         has_leases: The store knows whether another process runs a turn.
         has_flag: The store has a stop flag: with leases a stop then reaches other processes.
         can_erase: The store can delete and list.
+        behind: What to do behind a complete turn; None: nothing.
     """
 
     def __init__(
@@ -72,7 +73,9 @@ class ConversationRequest:
         has_leases: bool = False,
         has_flag: bool = False,
         can_erase: bool = False,
+        behind: Behind | None = None,
     ) -> None:
+        self._behind = behind
         self._hub = hub
         self._caller = caller
         self._conversation = conversation
@@ -99,7 +102,8 @@ class ConversationRequest:
         return options
 
     def _start(self, drive: Drive, **about: Any) -> Run:
-        return self._hub.start(self._key, self._caller.owner or self._key, drive, **about)
+        owner = self._caller.owner or self._key
+        return self._hub.start(self._key, owner, drive, behind=self._behind, **about)
 
     # ------------------------------------------------------------------------------------ a message
 
@@ -317,6 +321,7 @@ class ConversationRequest:
         """
         await self.stop()
         self._hub.forget(self._key)
+        await self._hub.clear_behind(self._key)
         await (self._conversation.erase() if self._can_erase else self._conversation.reset())
 
     # -------------------------------------------------------------------------------------- driving

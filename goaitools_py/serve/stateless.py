@@ -274,7 +274,7 @@ class StatelessApp(Starlette):
 
     def _has_compactor(self, caller: Caller) -> bool:
         given = caller.options.get("compactor", UNSET)
-        return self._chat._is_compacting if given is UNSET else given is not None
+        return (self._chat._usual_compactor if given is UNSET else given) is not None
 
     def _measured(self, completed: TurnCompleted) -> TurnCompleted:
         """The end of a turn, with a warning if the client cannot keep the new state."""

@@ -7,6 +7,7 @@ carries the effects out, a provider's endpoint, or how tokens are estimated.
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 from ..backends.base import ProtocolFault
 from ..backends.protocols import CountsTokens
@@ -25,16 +26,19 @@ from .ledger import Ledger
 from .model_failures import turn_error
 from .plan import Plan
 from .receive import MAX_REPLY_BYTES
-from .request import request_parts, voice_of
+from .request import Voice, request_parts, voice_of
 from .retry import fetch, with_retries
 from .shrink import compact, waits_for_end
 from .timing import CallTimes
 
 __all__ = ["compact_flow", "count_flow"]
 
+_NOT_DUE: Final = "no compaction is due"
 
-def compact_flow(plan: Plan, *, dry_run: bool) -> Flow[CompactionReport]:
-    """Run the plan's compactor without its trigger.
+
+def compact_flow(plan: Plan, *, dry_run: bool, if_due: bool = False) -> Flow[CompactionReport]:
+    """Run the plan's compactor without its trigger. `if_due`: ask the trigger, as a turn does; if it does not
+    fire, or the compactor rests, nothing changes, and nobody is told.
 
     With `dry_run` the report's state is the given blob, and no turn is archived. A strategy that asks a model
     still asks it.
@@ -67,8 +71,11 @@ def compact_flow(plan: Plan, *, dry_run: bool) -> Flow[CompactionReport]:
     if waits_for_end(ledger):
         reason = "the unfinished turn has signed thinking, which no cut history fits: compact after its end"
     else:
-        yield from compact(ledger, lambda: voice_of(plan, state.meta)[0], force=True, archives=not dry_run)
+        voice = partial(_voice, plan, state)
+        yield from compact(ledger, voice, force=not if_due, archives=not dry_run)
     report = ledger.report.compaction
+    if report is None and if_due:
+        return CompactionReport(outcome="no_change", reason=reason or _NOT_DUE, state=plan.blob)
     if report is None:
         meta, size = state.meta, state.history_bytes()
         report = CompactionReport(
@@ -94,6 +101,10 @@ def compact_flow(plan: Plan, *, dry_run: bool) -> Flow[CompactionReport]:
     if dry_run or (report.outcome == "no_change" and ledger.state is state):
         return replace(report, state=plan.blob)
     return replace(report, state=_blob(ledger))
+
+
+def _voice(plan: Plan, state: ConversationState) -> Voice:
+    return voice_of(plan, state.meta)[0]
 
 
 def _loaded(plan: Plan) -> ConversationState:

@@ -251,7 +251,8 @@ def check_listed(head: Any, *, codec: Any = PLAIN, binding: Any = None) -> froze
 def other(store: Any, *script: Any, key: str = "ada", **fields: Any) -> Conversation:
     """Somebody else on the same conversation."""
     inner = getattr(store, "inner", store)
-    return Chat(ScriptedBackend(*script)).conversation(Bare(inner), key, **fields)
+    wire = fields.pop("wire", "openai")
+    return Chat(ScriptedBackend(*script, wire=wire)).conversation(Bare(inner), key, **fields)
 
 
 class Bare:

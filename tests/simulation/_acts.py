@@ -179,7 +179,7 @@ class Desk:
                 return Plainly(partial(changes.append_flow, settings, grow, count=None))
             case "compact":
                 compactor = ARCHIVING if self._schedule.archives(act) else COMPACTOR
-                return kept._compaction(compactor, False, {})[0]
+                return kept._compaction(compactor, False, {}, if_due=int(act.choice * 4) % 2 == 1)[0]
             case "undo":
                 return Plainly(partial(changes.undo_flow, settings))
             case "rewind":

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from ...base.values import replace
 from ...history.branch import fork_state, rewind_state, undo_cut
@@ -18,8 +18,8 @@ from ...state.blob_header import may_take_long
 from ...state.state import dump_state, load_state, new_state
 from ...state.whole_blobs import rewrap
 from ...turn.flow import Clock, Emit, Flow, computed
-from ...types.errors import CompactionError, StateConflictError, StateError
-from ...types.events import Appended
+from ...types.errors import CompactionError, StateConflictError, StateError, TurnInProgressError
+from ...types.events import Appended, Compacted
 from ...types.result import CompactionReport
 from .parts import made_whole
 from .row import Row
@@ -35,6 +35,8 @@ __all__ = [
     "rewind_flow",
     "undo_flow",
 ]
+
+_T = TypeVar("_T")
 
 MAX_APPENDS: Final = 100
 """How often an append is tried. It fits onto every state, and one of several workers always succeeds."""
@@ -175,8 +177,35 @@ def _is_readable(blob: bytes, settings: RowSettings) -> bool:
     return True
 
 
+_DROPPED: Final = "a turn began meanwhile, and the compaction is dropped"
+
+
+def _holding_back(flow: Flow[_T], told: list[Emit]) -> Flow[_T]:
+    """Run a flow, and keep its reports of a compaction: listeners get them after the save."""
+    answer: Any = None
+    failure: BaseException | None = None
+    while True:
+        try:
+            effect = flow.throw(failure) if failure is not None else flow.send(answer)
+        except StopIteration as stop:
+            result: _T = stop.value
+            return result
+        answer = failure = None
+        if type(effect) is Emit and isinstance(effect.event, Compacted):
+            told.append(effect)
+            continue
+        try:
+            answer = yield effect
+        except BaseException as exc:
+            failure = exc
+
+
 class KeptCompaction:
-    """A compaction of a kept conversation. As `KeptTurn`, but an abandoned compaction saves nothing."""
+    """A compaction of a kept conversation. As `KeptTurn`, but an abandoned compaction saves nothing.
+
+    With `if_due` no turn waits for it. The model is asked without the lease, which is taken for the save
+    only. A turn that has begun meanwhile is more important: then the compaction is dropped.
+    """
 
     unsaved: Exception | None = None
 
@@ -187,8 +216,10 @@ class KeptCompaction:
         *,
         timeout: float | None,
         listening: bool = False,
+        if_due: bool = False,
     ) -> None:
-        self._row = Row(settings)
+        self._row = Row(replace(settings, gate="reject") if if_due else settings)
+        self._if_due = if_due
         self._compact = compact
         self._listening = listening
         self._timeout = timeout
@@ -206,6 +237,8 @@ class KeptCompaction:
         return report
 
     def _run(self) -> Flow[CompactionReport]:
+        if self._if_due:
+            return (yield from self._behind_turns())
         yield from self._row.take_lease(self._timeout)
         yield from self._row.load()
         try:
@@ -215,6 +248,51 @@ class KeptCompaction:
                 yield from self._commit(exc.state)
             raise
         return replace(report, state=whole((yield from self._commit(report.state))))
+
+    def _behind_turns(self) -> Flow[CompactionReport]:
+        """Compact without the lease, and save if no turn has begun since."""
+        before = Row(self._row.settings)
+        yield from before.load()
+        told: list[Emit] = []
+        try:
+            report = yield from _holding_back(self._compact(before.stored), told)
+        except CompactionError as exc:
+            if exc.state and not (yield from self._save_behind(before.stored, exc.state)):
+                exc.state = b""  # it is not stored, and the stored state is newer
+            yield from told
+            raise
+        saved = report.state == before.stored or (yield from self._save_behind(before.stored, report.state))
+        if not saved:
+            report = replace(
+                report,
+                outcome="no_change",
+                reason=_DROPPED,
+                removed_turns=0,
+                rewritten_turns=0,
+                removed_messages=0,
+                messages_after=report.messages_before,
+                bytes_after=report.bytes_before,
+                tokens_after=report.tokens_before,
+            )
+        for emit in told:
+            event = emit.event
+            yield replace(emit, event=replace(event, report=report)) if isinstance(event, Compacted) else emit
+        return replace(
+            report, state=whole(self._row.stored if saved and self._row.has_saved else before.stored)
+        )
+
+    def _save_behind(self, base: bytes, new: bytes) -> Flow[bool]:
+        """Save a state that grew from `base`. False if a turn runs now, or has changed the stored state."""
+        try:
+            yield from self._row.take_lease(self._timeout)
+            yield from self._row.load()
+            self._row.grew_from(base, new)
+            yield from self._row.commit(new, is_last=True)
+        except (TurnInProgressError, StateConflictError):
+            return False
+        if self._listening:
+            yield from self._row.tell()
+        return True
 
     def _commit(self, blob: bytes) -> Flow[bytes]:
         try:

@@ -315,7 +315,7 @@ class KeptFacade:
         return work, plan
 
     def _compaction(
-        self, compactor: Any, dry_run: bool, fields: Mapping[str, Any]
+        self, compactor: Any, dry_run: bool, fields: Mapping[str, Any], *, if_due: bool = False
     ) -> tuple[KeptCompaction, Any]:
         """Make the compaction, and choose its observer."""
         _refuse_what_turns_share(fields)
@@ -323,8 +323,9 @@ class KeptFacade:
         options = self._ports.plan(None, None, given).options
         work = KeptCompaction(
             self._settings,
-            lambda blob: self._ports.compact(blob, compactor, dry_run, given),
+            lambda blob: self._ports.compact(blob, compactor, dry_run, given, if_due=if_due),
             timeout=options.timeout,
+            if_due=if_due,
             listening=self._ports.is_watched or options.on_event is not None,
         )
         return work, options.on_event
