@@ -1,4 +1,4 @@
-"""What happens to a conversation in twelve mishaps, here and with other libraries: an optional run.
+"""What happens to a conversation in fifteen mishaps, here and with other libraries: an optional run.
 
 Owns: the mishaps, what is counted, and the tables. Must never know: a library; `behaviour_apps/` has one app
 for each, written as its own documentation shows.
@@ -58,8 +58,9 @@ class Library:
     app: str
     packages: tuple[str, ...]
     file: str
-    newest: str
-    update: str
+    table: str
+    column: str
+    order: str
     newer: Callable[[bytes], bytes]
 
 
@@ -73,8 +74,9 @@ LIBRARIES: Final = (
         "ours.py",
         (),
         "ours.db",
-        "SELECT blob FROM goaitools_state WHERE key = 'ada'",
-        "UPDATE goaitools_state SET blob = ? WHERE key = 'ada'",
+        "goaitools_state",
+        "blob",
+        "key",
         lambda row: row[:4] + b"\x02" + row[5:],
     ),
     Library(
@@ -82,8 +84,9 @@ LIBRARIES: Final = (
         "pydantic_ai_app.py",
         ("pydantic-ai-slim",),
         "pydantic.db",
-        "SELECT value FROM conversations",
-        "UPDATE conversations SET value = CAST(? AS TEXT)",
+        "conversations",
+        "value",
+        "key",
         _last(b'"part_kind":"text"', b'"part_kind":"text-of-later"'),
     ),
     Library(
@@ -91,9 +94,9 @@ LIBRARIES: Final = (
         "openai_agents_app.py",
         ("openai-agents",),
         "agents.db",
-        "SELECT message_data FROM agent_messages ORDER BY id DESC LIMIT 1",
-        "UPDATE agent_messages SET message_data = CAST(? AS TEXT) WHERE id = "
-        "(SELECT max(id) FROM agent_messages)",
+        "agent_messages",
+        "message_data",
+        "id DESC",
         _last(b'"type": "message"', b'"type": "message-of-later"'),
     ),
     Library(
@@ -101,9 +104,9 @@ LIBRARIES: Final = (
         "langgraph_app.py",
         ("langgraph", "langchain", "langgraph-checkpoint-sqlite"),
         "graph.db",
-        "SELECT checkpoint FROM checkpoints ORDER BY checkpoint_id DESC LIMIT 1",
-        "UPDATE checkpoints SET checkpoint = ? WHERE checkpoint_id = "
-        "(SELECT max(checkpoint_id) FROM checkpoints)",
+        "checkpoints",
+        "checkpoint",
+        "checkpoint_id DESC",
         _last(b"AIMessage", b"AIMessagX"),
     ),
 )
@@ -280,14 +283,25 @@ class World:
 
     def row(self) -> bytes:
         """The newest stored bytes."""
-        with closing(sqlite3.connect(self.folder / self.library.file)) as database:
-            found = database.execute(self.library.newest).fetchone()[0]
+        at = self.library
+        with closing(sqlite3.connect(self.folder / at.file)) as database:
+            query = f"SELECT {at.column} FROM {at.table} ORDER BY {at.order} LIMIT 1"
+            found = database.execute(query).fetchone()[0]
         return found.encode() if isinstance(found, str) else bytes(found)
 
-    def put(self, row: bytes) -> None:
-        """Replace the newest stored bytes."""
-        with closing(sqlite3.connect(self.folder / self.library.file, timeout=30)) as database, database:
-            database.execute(self.library.update, (row,))
+    def replace(self, old: bytes, new: bytes) -> bool:
+        """Replace stored bytes, wherever they are. False if they are not there any more."""
+        at = self.library
+        with closing(sqlite3.connect(self.folder / at.file, timeout=30)) as database, database:
+            found = database.execute(f"SELECT rowid, {at.column} FROM {at.table}").fetchall()
+            for rowid, value in found:
+                is_text = isinstance(value, str)
+                if (value.encode() if is_text else value) == old:
+                    given = new.decode(errors="replace") if is_text else new
+                    change = f"UPDATE {at.table} SET {at.column} = ? WHERE rowid = ?"
+                    database.execute(change, (given, rowid))
+                    return True
+        return False
 
     def stores(self, piece: bytes) -> bool:
         """Whether a table has these bytes in a value."""
@@ -392,8 +406,9 @@ def damaged(world: World) -> None:
     world.deliver(worker, "m1", "My name is Ada.")
     world.deliver(worker, "m2", "I like tea.")
     world.close_workers()
-    half = world.row()[: len(world.row()) // 2]
-    world.put(half)
+    row = world.row()
+    half = row[: len(row) // 2]
+    world.replace(row, half)
     world.deliver(world.worker(), "m3", "I like cake.", tries=2)
     world.fact = "the damaged bytes are kept" if world.stores(half) else "the damaged bytes are gone"
 
@@ -433,12 +448,11 @@ def newer(world: World) -> None:
     row = world.row()
     later = world.library.newer(row)
     assert later != row
-    world.put(later)
+    world.replace(row, later)
     world.deliver(world.worker(), "m3", "I like cake.")
     world.close_workers()
-    world.fact = "the row stays" if world.stores(later) else "the row is written over"
-    if world.stores(later) and world.row() == later:
-        world.put(row)  # what the worker of the later release reads
+    stays = world.replace(later, row)  # the worker of the later release can read it
+    world.fact = f"the row {'stays' if stays else 'is written over'}"
     if world.errors:
         world.deliver(world.worker(), "m3", "I like cake.")
 
@@ -506,7 +520,7 @@ MISHAPS: Final = (
     Mishap("an edited message", edited, 0, 3),
     Mishap("the row without the library", plain, 0, 1),
 )
-SHOWN: Final = (1, 3, 4, 9, 6)
+SHOWN: Final = (1, 3, 4, 6, 12)
 """The rows of the README."""
 
 
@@ -550,6 +564,11 @@ class Outcome:
         if self.next:
             found.append("**stuck**")
         return ", ".join(found) or "as planned"
+
+    def faults(self, mishap: Mishap) -> tuple[int, ...]:
+        """The numbers that should be 0, for a comparison."""
+        tools, calls = abs(self.tools - mishap.tools), max(0, self.calls - mishap.calls)
+        return tools, calls, self.lost, self.doubled, len(self.errors), int(bool(self.next))
 
 
 def _many(count: int, word: str) -> str:
@@ -648,6 +667,23 @@ def as_markdown(found: Found, which: Sequence[Mishap], *, facts: bool = True) ->
     return "\n".join(lines)
 
 
+def better(found: Found) -> str:
+    """Where a library has no number that is worse than ours, and one that is better."""
+    lines = []
+    for mishap in MISHAPS:
+        if (ours := found.get(mishap.name, {}).get(LIBRARIES[0].name)) is None:
+            continue
+        names = [
+            name
+            for name, one in found[mishap.name].items()
+            if (theirs := one.faults(mishap)) != (mine := ours.faults(mishap))
+            and all(a <= b for a, b in zip(theirs, mine, strict=True))
+        ]
+        if names:
+            lines.append(f"{mishap.name} ({', '.join(names)})")
+    return f"By these numbers better than this package: {'; '.join(lines) or 'nothing'}."
+
+
 def versions(present: Sequence[Library]) -> str:
     """What ran, and when."""
     packages = sorted({package for library in present for package in library.packages} | {"openai"})
@@ -685,7 +721,7 @@ def main(arguments: list[str] | None = None) -> int:
     code = {library.name: lines_of_code(APPS / library.app) for library in present}
     print(f"\nlines of code: {code}\nnot installed, so not measured: {', '.join(absent) or 'nothing'}")
     lines = "| lines of code | " + " | ".join(str(count) for count in code.values()) + " |"
-    table = f"Measured on {versions(present)}.\n\n{as_markdown(found, MISHAPS)}\n{lines}"
+    table = f"Measured on {versions(present)}.\n\n{as_markdown(found, MISHAPS)}\n{lines}\n\n{better(found)}"
     print(f"\n{table}\n\nFor the README:\n\n{as_markdown(found, [MISHAPS[at] for at in SHOWN], facts=False)}")
     if options.into is not None:
         put_into(options.into, table)

@@ -76,6 +76,8 @@ def main(app: Path) -> None:
             loaded = import_module(node.module)
             for name in node.names:  # some packages load a module when its name is asked for
                 getattr(loaded, name.name)
+    for sdk in ("openai.resources.chat", "anthropic.resources.messages"):  # some load it with the first call
+        import_module(sdk)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system forgets processes that have ended
     for line in sys.stdin:
         pid = os.fork()
