@@ -56,16 +56,20 @@ def warn_in_a_running_loop() -> None:
     """
     # A program that has not loaded asyncio has no loop, and a turn does not load it for this question.
     asyncio = sys.modules.get("asyncio")
-    if asyncio is None or asyncio._get_running_loop() is None or "ipykernel" in sys.modules:
+    if asyncio is None or "ipykernel" in sys.modules:
         return
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    level, frame = 0, inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
         level, frame = level + 1, frame.f_back
     warnings.warn(
         "a Chat in a coroutine stops the event loop until the reply is there: use AsyncChat, and await its "
         "methods",
         RuntimeWarning,
-        stacklevel=level,
+        stacklevel=level + 1,
     )
 
 
