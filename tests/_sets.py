@@ -65,6 +65,7 @@ HEAVY = (
     "state/test_blob_fuzz.py",
     "stores/test_races.py",
     "stores/test_server_death.py",
+    "test_behaviour.py",
     "test_benchmarks.py",
     "test_public_api.py::test_the_types_are_as_promised",  # a whole run of mypy
     "turn/test_random_conversations.py",

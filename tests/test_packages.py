@@ -90,7 +90,8 @@ def test_every_import_of_the_tests_is_declared() -> None:
     folders = ("tests", "examples", "benchmarks")
     files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
     own = {"goaitools_py", *folders, *(path.stem for path in files)}
-    peers = {"agents", "langchain_core", "langchain_openai", "langgraph", "pydantic_ai"}
+    peers = {"agents", "langgraph", "pydantic_ai"}
+    peers |= {f"langchain{name}" for name in ("", "_anthropic", "_core", "_openai")}
     imported = {name for path in files for name in distributions(path, own | peers)}
     test = {name for name in declared("test") if name != "goaitools-py"}
     every = {*declared(), *test, *(name for one in extras_of() for name in declared(one))}

@@ -1,14 +1,15 @@
 -- A character of a game, such as a MUD in Lua, that talks through a server of goaitools-py.
 --
--- Lua has no HTTP and no JSON of its own, so the game gives both:
+-- Lua has no HTTP, no JSON and no pause of its own, so the game gives them:
 --
---   host.request(method, url, headers, body) -> status, body
---   host.encode(value) -> text, host.decode(text) -> value
+--   host.request(method, url, headers, body) -> status, body; without an answer anything but a number
+--   host.encode(value) -> text, host.decode(text) -> value; an error or nil if the text is no JSON
+--   host.wait(seconds): returns after that time. A game yields here, so that it goes on meanwhile
 --
 -- With LuaSocket and dkjson (neither is run by the tests of goaitools-py):
 --
 --   local http, ltn12, json = require("socket.http"), require("ltn12"), require("dkjson")
---   local host = { encode = json.encode, decode = json.decode }
+--   local host = { encode = json.encode, decode = json.decode, wait = require("socket").sleep }
 --   function host.request(method, url, headers, body)
 --     local pieces = {}
 --     headers["content-length"] = body and #body or 0
@@ -33,21 +34,32 @@ function Npc:ask(method, path, value)
   local headers = { ["content-type"] = "application/json", ["x-user"] = self.secret }
   local body = value and self.host.encode(value)
   local status, text = self.host.request(method, self.address .. path, headers, body)
-  local found = text ~= "" and self.host.decode(text) or nil
-  if type(status) == "number" and status >= 200 and status < 300 then
-    return found or true
+  if type(status) ~= "number" then
+    return nil, { status = 0, title = "no answer", retryable = true }
   end
-  return nil, found or { status = status, title = "no answer", retryable = true }
+  local is_good = status >= 200 and status < 300
+  if is_good and text == "" then return true end
+  local read, found = pcall(self.host.decode, text)
+  local is_json = read and found ~= nil
+  if is_good and is_json then return found end
+  if is_json and type(found) == "table" and found.title then return nil, found end
+  -- A proxy answers in HTML: what it says of itself may pass, what it says of the request does not.
+  local passes = is_good or status == 429 or status >= 500
+  return nil, { status = status, title = "no answer of the server", retryable = passes }
+end
+
+-- The same, again while it may succeed later: a 429, a lost connection, a proxy's 502.
+function Npc:again(method, path, value)
+  for attempt = 1, 5 do
+    local result, problem = self:ask(method, path, value)
+    if result or not problem.retryable or attempt == 5 then return result, problem end
+    self.host.wait(problem.retry_after or 2 ^ (attempt - 1))
+  end
 end
 
 -- A player says something. The same id once more gets the same answer, so a request may be sent again.
 function Npc:say(text, id)
-  local result, problem
-  for _ = 1, 3 do
-    result, problem = self:ask("POST", "/turns", { text = text, turn_id = id })
-    if result or not problem.retryable then break end
-  end
-  return result, problem
+  return self:again("POST", "/turns", { text = text, turn_id = id })
 end
 
 -- The game tells what happened. No model is asked: it reads this with the next message.
@@ -62,7 +74,7 @@ function Npc:answer(result, decide)
   for _, call in ipairs(result.pending) do
     answers[call.id] = decide(call)
   end
-  return self:ask("POST", "/answers", { answers = answers })
+  return self:again("POST", "/answers", { answers = answers })
 end
 
 return Npc

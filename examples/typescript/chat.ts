@@ -6,27 +6,58 @@ import createClient from "openapi-fetch";
 import type { components, paths } from "./api.js";
 
 declare const process: { argv: string[] };
+declare const setTimeout: (done: () => void, milliseconds: number) => void;
 
 type Schemas = components["schemas"];
 
 const url = process.argv[2] ?? "http://127.0.0.1:8000";
+const pause = Number(process.argv[3] ?? 1); // seconds before the second try, if the server names none
 const headers = { "x-user": "ada" }; // yours: a cookie, or a token
 const chat = createClient<paths>({ baseUrl: url, headers });
 const path = { name: "hall" };
 
+type Tried<T> = { data?: T; error?: unknown; response: Response };
+
+/**
+ * Send a request until it is answered: again after a 429, a lost connection, or a proxy's page in HTML.
+ * The same `turn_id` makes that safe.
+ */
+async function again<T>(send: () => Promise<Tried<T>>): Promise<T> {
+  for (let attempt = 1; ; attempt++) {
+    let wait: number | undefined;
+    let title: string;
+    try {
+      const { data, error, response } = await send();
+      if (data !== undefined) return data;
+      const problem = isProblem(error) ? error : undefined;
+      title = `${response.status} ${problem?.title ?? "no answer of the server"}`;
+      const passes = problem ? problem.retryable : response.status === 429 || response.status >= 500;
+      if (passes) wait = problem?.retry_after ?? pause * 2 ** (attempt - 1);
+    } catch (lost) {
+      // No answer, or a part of one: `fetch` and the reader of its body throw. So does JSON that is none.
+      title = `no answer: ${lost}`;
+      wait = pause * 2 ** (attempt - 1);
+    }
+    if (wait === undefined || attempt === 5) throw new Error(title);
+    const milliseconds = wait * 1000;
+    await new Promise<void>((done) => setTimeout(done, milliseconds));
+  }
+}
+
+function isProblem(error: unknown): error is Schemas["ProblemDocument"] {
+  return typeof error === "object" && error !== null && "retryable" in error;
+}
+
 /** Say something and wait for the result. The id makes a message that comes twice one turn. */
 async function say(text: string, turn_id: string): Promise<Schemas["TurnResult"]> {
-  const { data, error } = await chat.POST("/conversations/{name}/turns", {
-    params: { path },
-    body: { text, turn_id },
-  });
-  return whole(data, error);
+  return whole(
+    await again(() => chat.POST("/conversations/{name}/turns", { params: { path }, body: { text, turn_id } })),
+  );
 }
 
 /** Answer the calls that wait. */
 async function answer(answers: Schemas["Answers"]["answers"]): Promise<Schemas["TurnResult"]> {
-  const { data, error } = await chat.POST("/conversations/{name}/answers", { params: { path }, body: { answers } });
-  return whole(data, error);
+  return whole(await again(() => chat.POST("/conversations/{name}/answers", { params: { path }, body: { answers } })));
 }
 
 /** Come back: follow a turn that runs, or go on with one that a server left. False if there is none. */
@@ -35,24 +66,36 @@ async function comeBack(): Promise<boolean> {
   return response.status === 200;
 }
 
-function whole(
-  data: Schemas["TurnResult"] | Schemas["StoppedTurn"] | { data: string } | undefined,
-  error: Schemas["ProblemDocument"] | undefined,
-): Schemas["TurnResult"] {
-  if (error) throw new Error(`${error.status} ${error.title}`);
-  if (!data || !("text" in data)) throw new Error("The turn was stopped.");
+function whole(data: Schemas["TurnResult"] | Schemas["StoppedTurn"] | { data: string }): Schemas["TurnResult"] {
+  if (!("text" in data)) throw new Error("The turn was stopped.");
   return data;
 }
 
-/** Say something and give the text as it comes. */
+/** Say something and give the text as it comes. If the stream breaks off, the rest comes in one piece. */
 async function* stream(text: string, turn_id: string): AsyncGenerator<string> {
-  const response = await fetch(`${url}/conversations/${path.name}/turns`, {
-    method: "POST",
-    headers: { ...headers, "content-type": "application/json", accept: "text/event-stream" },
-    body: JSON.stringify({ text, turn_id } satisfies Schemas["TextMessage"]),
+  let shown = "";
+  try {
+    for await (const piece of pieces(text, turn_id)) {
+      shown += piece;
+      yield piece;
+    }
+  } catch {
+    const whole = (await say(text, turn_id)).text; // the same id: no model is asked twice for one answer
+    yield whole.startsWith(shown) ? whole.slice(shown.length) : `\n${whole}`;
+  }
+}
+
+async function* pieces(text: string, turn_id: string): AsyncGenerator<string> {
+  const body = await again(async () => {
+    const response = await fetch(`${url}/conversations/${path.name}/turns`, {
+      method: "POST",
+      headers: { ...headers, "content-type": "application/json", accept: "text/event-stream" },
+      body: JSON.stringify({ text, turn_id } satisfies Schemas["TextMessage"]),
+    });
+    if (response.ok && response.body) return { data: response.body, response };
+    return { error: await response.json().catch(() => undefined), response };
   });
-  if (!response.ok || !response.body) throw new Error(`${response.status}`);
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let kept = "";
   for (;;) {
     const { done, value } = await reader.read();

@@ -232,7 +232,7 @@ class BackendError(Exception):
     With a `status`, the provider answered, and the dialect classifies `headers` and `body`. Without one the
     transport failed, and `kind` says how. `redirect` is set if the response redirects to another origin,
     which the backend does not follow: the origin that was asked, and the other one. `key_variable` is the
-    environment variable from which the SDK would have taken the key that is missing. `sdk_error` is not
+    environment variable from which the SDK takes a key, if a key is missing or refused. `sdk_error` is not
     ``__cause__``, because its text may quote the body: raise a `BackendError` with ``from None``.
     """
 

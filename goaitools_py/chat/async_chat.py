@@ -660,5 +660,9 @@ class AsyncChat(Facade[AsyncBackend]):
     def _drive(self, flow: Flow[T], *, threads: bool = False, watch: Watch | None = None) -> AsyncDriver[T]:
         from ..turn.edges.async_edge import AwaitingEdge
 
+        if False:  # SYNC
+            from ..turn.edges.sync_edge import warn_in_a_running_loop
+
+            warn_in_a_running_loop()
         flow = flow if watch is None else watch(flow)
         return AsyncDriver(flow, AwaitingEdge(self._backend, named=self._named_beside, threads=threads))

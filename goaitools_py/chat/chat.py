@@ -613,7 +613,8 @@ class Chat(Facade[Backend]):
         return Turn(work, steps(drive), options.on_event)
 
     def _drive(self, flow: Flow[T], *, threads: bool = False, watch: Watch | None = None) -> Driver[T]:
-        from ..turn.edges.sync_edge import BlockingEdge
+        from ..turn.edges.sync_edge import BlockingEdge, warn_in_a_running_loop
 
+        warn_in_a_running_loop()
         flow = flow if watch is None else watch(flow)
         return Driver(flow, BlockingEdge(self._backend, named=self._named_beside, threads=threads))

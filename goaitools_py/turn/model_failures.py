@@ -165,6 +165,11 @@ def _error_of(ledger: Ledger, failure: Failure) -> TurnError:
     )
 
 
+def _model(ledger: Ledger) -> str:
+    """The name of the model that was asked."""
+    return (ledger.options.settings or {}).get("model") or ledger.plan.model
+
+
 def _words(ledger: Ledger, failure: Failure) -> tuple[str, str]:
     """The text of the problem, and the advice. The cases here are narrower than a kind of fault."""
     if failure.passed in _WAITED:
@@ -201,12 +206,17 @@ def _words(ledger: Ledger, failure: Failure) -> tuple[str, str]:
     if failure.fault.kind == "rejected" and failure.status == _NO_SUCH_PLACE:
         return (
             "the provider does not know the model, or has nothing at this address",
-            "check the model's name, and base_url=, then resume(err.state)",
+            f"check the model's name {_model(ledger)!r}, and base_url=, then resume(err.state)",
         )
     if failure.fault.kind == "auth" and (failure.status == 402 or failure.fault.code in _NO_CREDIT):
         return (
             "the provider wants to be paid first: the account or the key has no credit left",
             "add credit, or raise the key's limit, then resume(err.state)",
+        )
+    if failure.fault.kind == "auth" and (variable := getattr(cause, "key_variable", "")):
+        return (
+            "the provider refused the credentials",
+            f"check the API key (environment variable {variable}, or api_key=), then resume(err.state)",
         )
     if failure.fault.kind == "auth" and failure.status == 403:
         return (

@@ -19,6 +19,7 @@ from goaitools_py.stores import AsyncMemoryStore
 from goaitools_py.testing import Calls, ScriptedBackend
 
 from ._running import running
+from ._weather import BAD, Weather
 from ._world import World
 
 NPC = Path(__file__).resolve().parent.parent.parent / "examples" / "lua" / "npc.lua"
@@ -37,7 +38,10 @@ class Game:
         self.backend = backend
         self.lua = LuaRuntime(unpack_returned_tuples=True)
         self.client = httpx.Client(timeout=30)
-        host = self.lua.table(request=self.request, encode=self.encode, decode=self.decode)
+        self.waits: list[float] = []
+        host = self.lua.table(
+            request=self.request, encode=self.encode, decode=self.decode, wait=self.waits.append
+        )
         npc = self.lua.execute(NPC.read_text(encoding="utf-8"))
         self.npc = npc["new"](host, base, "gate", secret)
 
@@ -45,8 +49,11 @@ class Game:
         """Run a function of the game with the character."""
         return self.lua.eval(f"function(npc) {code} end")(self.npc)
 
-    def request(self, method: str, url: str, headers: Any, body: str | None) -> tuple[int, str]:
-        found = self.client.request(method, url, headers=dict(headers), content=body)
+    def request(self, method: str, url: str, headers: Any, body: str | None) -> tuple[object, str]:
+        try:
+            found = self.client.request(method, url, headers=dict(headers), content=body)
+        except httpx.TransportError:
+            return "closed", ""  # as LuaSocket says it
         return found.status_code, found.text
 
     def encode(self, value: Any) -> str:
@@ -66,10 +73,10 @@ class Game:
 @pytest.fixture
 def game(request: pytest.FixtureRequest) -> Iterator[Game]:
     """A server whose model says the steps of the test, and a game that is trusted."""
-    steps, secret = request.param
+    steps, secret, *answers = request.param
     backend = ScriptedBackend(*steps)
     chat = AsyncChat(backend, tools=[roll])
-    with running(serve(chat, AsyncMemoryStore(), key=World.whose)) as base:
+    with running(Weather(serve(chat, AsyncMemoryStore(), key=World.whose), *answers)) as base:
         made = Game(base, backend, secret)
         yield made
         made.client.close()
@@ -106,6 +113,23 @@ def test_the_game_runs_a_tool_itself(game: Game) -> None:
 @pytest.mark.parametrize("game", [((BackendError("away"), "Here I am."), "game")], indirect=True)
 def test_a_message_is_sent_again_while_the_provider_is_away(game: Game) -> None:
     assert game.run('return npc:say("Hello!", "m1").text') == "Here I am."
+
+
+@pytest.mark.parametrize("game", [(("Well met.",), "game", *BAD)], indirect=True)
+def test_a_message_is_sent_again_over_a_bad_network(game: Game) -> None:
+    """It waits as long as the server says, then 2 and 4 seconds; the turn whose answer was lost was done."""
+    assert game.run('return npc:say("Hello!", "m1").text') == "Well met."
+    assert game.waits == [0.01, 2, 4]
+    assert len(game.backend.requests) == 1
+
+
+@pytest.mark.parametrize("game", [((), "game", *["html"] * 9)], indirect=True)
+def test_it_gives_up_in_the_end(game: Game) -> None:
+    """A problem comes out, not an error of Lua."""
+    found = game.run('local _, problem = npc:say("Hello!", "m1"); return problem.status, problem.retryable')
+
+    assert found == (502, True)
+    assert game.waits == [1, 2, 4, 8]
 
 
 @pytest.mark.parametrize("game", [((), "bad")], indirect=True)

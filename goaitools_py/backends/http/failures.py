@@ -68,6 +68,7 @@ def _finding(sdk: Sdk[Any], error: Exception, host: str) -> Exception:
             headers=dict(response.headers.items()),
             body=body_of(response) or b"",
             request_id=response.headers.get(sdk.errors.request_id),
+            key_variable=sdk.key_variable if response.status_code == 401 else "",
         )
     of_sdk = isinstance(error, sdk.errors.base)
     origin = error.__cause__ if of_sdk and isinstance(error.__cause__, Exception) else error

@@ -9,8 +9,10 @@ import contextvars
 import inspect
 import math
 import queue
+import sys
 import threading
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -42,7 +44,33 @@ from ..flow import (
 )
 from ..timing import SHORTEST_WAIT
 
-__all__ = ["BlockingEdge", "refuse_async_callback"]
+__all__ = ["BlockingEdge", "refuse_async_callback", "warn_in_a_running_loop"]
+
+_PACKAGE: Final = __name__.partition(".")[0]
+
+
+def warn_in_a_running_loop() -> None:
+    """Warn at the caller's line if this thread runs an event loop: it stands still until the reply is there.
+
+    A notebook runs a loop for its own use, and its one user waits anyway.
+    """
+    # A program that has not loaded asyncio has no loop, and a turn does not load it for this question.
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None or "ipykernel" in sys.modules:
+        return
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    level, frame = 0, inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(
+        "a Chat in a coroutine stops the event loop until the reply is there: use AsyncChat, and await its "
+        "methods",
+        RuntimeWarning,
+        stacklevel=level + 1,
+    )
 
 
 def refuse_async_callback(name: str, callback: Callable[..., object] | None) -> None:

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -19,6 +20,7 @@ from goaitools_py.stores import AsyncMemoryStore
 from goaitools_py.testing import Calls, ScriptedBackend
 
 from ...serve._running import running
+from ...serve._weather import BAD, Weather
 from ...serve._world import World
 from .conftest import ROOT, installed
 
@@ -32,11 +34,13 @@ SAID = [
     "problem: 404 urn:goaitools:HTTP404",
 ]
 
+REPLIES = ("Good evening.", Calls([("fire", {"at": "y"})]), "Hit.")
+
 MISTAKES = {
     "body: { text, turn_id }": "body: { txt: text, turn_id }",
     "{ approve: true }": "{ approve: false }",
     "message.role": "message.speakers",
-    "error.title": "error.text",
+    "problem?.title": "problem?.text",
 }
 """Right members of the example, and wrong ones in their place."""
 
@@ -50,9 +54,14 @@ def fire(at: str) -> str:
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     """A server with three replies."""
-    chat = AsyncChat(ScriptedBackend("Good evening.", Calls([("fire", {"at": "y"})]), "Hit."), tools=[fire])
-    with running(serve(chat, AsyncMemoryStore(), key=World.whose, frontends=(AISDK, AGUI))) as url:
+    with running(application(ScriptedBackend(*REPLIES))) as url:
         yield url
+
+
+def application(script: ScriptedBackend) -> Any:
+    """The server that the example talks to."""
+    chat = AsyncChat(script, tools=[fire])
+    return serve(chat, AsyncMemoryStore(), key=World.whose, frontends=(AISDK, AGUI))
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +115,23 @@ def test_the_example_compiles_and_talks(project: Path, server: str, complaints: 
 
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.splitlines() == SAID
+
+
+@pytest.mark.parametrize("skipped", [0, 1])
+def test_the_example_talks_over_a_bad_network(
+    project: Path, complaints: dict[str, set[int]], skipped: int
+) -> None:
+    """A stream, and a message without one, are sent again; a turn that was done asks no model again."""
+    script = ScriptedBackend(*REPLIES)
+    answers = ("",) * skipped + BAD
+    app = Weather(application(script), *answers)
+
+    with running(app) as url:
+        ran = node(project, "chat.js", url, "0.01")
+
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.splitlines() == SAID
+    assert (app.left, app.turns, len(script.requests)) == ([], 2 + len(BAD), len(REPLIES))
 
 
 def test_wrong_members_do_not_compile(complaints: dict[str, set[int]]) -> None:
