@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 import tempfile
@@ -188,6 +189,7 @@ def main() -> int:
     parser.add_argument("--sends-again", action="store_true", help="no commit of a StoreCommitError")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))  # servers end with the process
     bad = 0
     print(_row(*_COLUMNS), _row(*["---"] * len(_COLUMNS)), sep="\n", flush=True)
     for name in args.engines or ENGINES:

@@ -9,6 +9,7 @@ all nodes were back. PostgreSQL has no manager of its own, so this file promotes
 from __future__ import annotations
 
 import signal
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -368,32 +369,33 @@ class Cluster(_Redis):
         with redis.Redis(port=node.port, socket_timeout=5.0) as client:
             return int(client.cluster("info")["cluster_known_nodes"]) == len(self.nodes)
 
-    def _line(self, node: Node) -> list[str]:
-        """The node's own line of its table: id, address, flags, its master, …"""
-        text = self.asked(node, "CLUSTER", "NODES")
-        rows = text.items() if isinstance(text, dict) else ()
-        for address, row in rows:
-            if "myself" in row["flags"]:
-                return [row["node_id"], address, row["flags"], row["master_id"]]
-        raise LookupError
+    def _lines(self, node: Node) -> list[list[str]]:
+        """A node's view of the cluster: rows of id, address, flags, the id of its master, …"""
+        import redis
+
+        with redis.Redis(port=node.port, socket_timeout=5.0) as client:
+            client.set_response_callback("CLUSTER NODES", lambda answer, **_: answer)
+            return [line.split() for line in client.execute_command("CLUSTER NODES").decode().splitlines()]
+
+    def _at(self, address: str) -> Node:
+        return next(node for node in self.nodes if address.startswith(f"127.0.0.1:{node.port}@"))
 
     def master(self) -> Node:
-        """The master of the slots of the first node, wherever they are now."""
+        """The master of the first slot, wherever it is now, as most nodes see it."""
+        seen: Counter[str] = Counter()
         for node in self.nodes:
             with suppress(Exception):
-                found = self.asked(node, "CLUSTER", "SLOTS")
-                ports = [value["primary"][1] for (begin, _), value in found.items() if begin == 0]
-                if ports:
-                    return next(node for node in self.nodes if node.port == ports[0])
-        raise LookupError("no node answers")
+                for _, address, flags, *_, slots in self._lines(node):
+                    if "master" in flags and slots.startswith("0-"):
+                        seen[address] += 1
+        ((address, _),) = seen.most_common(1)
+        return self._at(address)
 
     def failover(self) -> None:
         hit = self.master()
         its_id = self.asked(hit, "CLUSTER", "MYID")
-        for node in self.nodes:
-            if self._line(node)[3] == its_id:
-                self.asked(node, "CLUSTER", "FAILOVER")
-                break
+        replica = next(line for line in self._lines(hit) if line[3] == its_id)
+        self.asked(self._at(replica[1]), "CLUSTER", "FAILOVER")
         until(self._is_replaced(hit), "a replica has taken over")
 
     def is_whole(self) -> bool:

@@ -112,7 +112,7 @@ def work(load: Load, worker: int) -> None:
     with opened(load.url, load.waits) as store:
         chat = Chat(Model(note), tools=[pay])
         number = 0
-        while not (folder / "end").exists():
+        while folder.exists() and not (folder / "end").exists():
             key, id = f"chat-{random.randrange(load.keys)}", f"{worker}-{number}"
             conversation = chat.conversation(
                 store,
@@ -122,7 +122,7 @@ def work(load: Load, worker: int) -> None:
                 save_timeout=load.save_timeout,  # type: ignore[arg-type]
             )
             began, unsaved = monotonic(), None
-            while not (folder / "give-up").exists():
+            while folder.exists() and not (folder / "give-up").exists():
                 try:
                     if unsaved is None or not load.commits:
                         conversation.send(f"delivery {id}", turn_id=id, timeout=60.0)
