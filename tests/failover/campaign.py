@@ -106,13 +106,16 @@ def run(
     pause: float = 0.05,
     seed: int = 1,
     save_timeout: float = 5.0,
+    is_shared: bool = True,
     commits: bool = True,
 ) -> Outcome:
     """One run: a load, a fault once `before` turns have answers, and the judgement."""
     outcome = Outcome()
     with tempfile.TemporaryDirectory(prefix="goaitools-load-") as name:
         folder, logs = Path(name), _Logs(Path(name))
-        load = Load(engine.url, waits, name, parts, seed, workers, keys, pause, save_timeout, commits)
+        load = Load(
+            engine.url, waits, name, parts, seed, workers, keys, pause, save_timeout, is_shared, commits
+        )
         told = json.dumps(load._asdict())
         process = subprocess.Popen([sys.executable, "-m", "tests.failover.workers", told])
         try:
@@ -187,6 +190,7 @@ def main() -> int:
     parser.add_argument("--waits", nargs="+", type=int, help="wait_replicas (default: each that is of use)")
     parser.add_argument("--save-timeout", type=float, default=5.0)
     parser.add_argument("--sends-again", action="store_true", help="no commit of a StoreCommitError")
+    parser.add_argument("--own", action="store_true", help="each conversation has one worker")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))  # servers end with the process
@@ -203,7 +207,8 @@ def main() -> int:
                         given = {} if waits is None else {"wait_replicas": waits}
                         found = run(
                             engine, fault, parts, given, seed=args.seed,
-                            save_timeout=args.save_timeout, commits=not args.sends_again,
+                            save_timeout=args.save_timeout, is_shared=not args.own,
+                            commits=not args.sends_again,
                         )  # fmt: skip
                     bad += is_judged and not found.is_good
                     counts = (found.acknowledged, len(found.lost), len(found.doubled), len(found.blocked))

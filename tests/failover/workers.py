@@ -40,6 +40,7 @@ class Load(NamedTuple):
         waits: For Redis: `wait_replicas` and `wait_seconds`.
         folder: Where the files go; the workers end when there is a file ``end``.
         parts: As for `Chat.conversation`.
+        is_shared: All workers use all conversations. False: each conversation has one worker.
         commits: What a caller does with a `StoreCommitError`: True commits it, False sends the turn again.
     """
 
@@ -52,6 +53,7 @@ class Load(NamedTuple):
     keys: int = 16
     pause: float = 0.05
     save_timeout: float = 5.0
+    is_shared: bool = True
     commits: bool = True
 
 
@@ -86,8 +88,8 @@ class Model(ScriptedBackend):
 
     def _answer(self, request: Any) -> Any:
         messages = json.loads(request.body)["messages"]
-        said = next(message["content"] for message in reversed(messages) if message["role"] == "user")
-        id = DELIVERY.findall(said)[-1]
+        said = [message["content"] for message in messages if message["role"] == "user"]
+        id = next(id for text in reversed(said) for id in DELIVERY.findall(text)[-1:])
         if messages[-1]["role"] == "user" and int(id.partition("-")[2]) % 3 == 0:
             self._note("asked", id, "tool")
             return Calls([("pay", {"id": id})])
@@ -113,7 +115,10 @@ def work(load: Load, worker: int) -> None:
         chat = Chat(Model(note), tools=[pay])
         number = 0
         while folder.exists() and not (folder / "end").exists():
-            key, id = f"chat-{random.randrange(load.keys)}", f"{worker}-{number}"
+            number_of_key = random.randrange(load.keys)
+            if not load.is_shared:
+                number_of_key -= (number_of_key - worker) % load.workers
+            key, id = f"chat-{number_of_key % load.keys}", f"{worker}-{number}"
             conversation = chat.conversation(
                 store,
                 key,
