@@ -25,6 +25,7 @@ from .base import RowFacts, Stored, StoredHead, StoredPage, StoredPart
 from .clients import redis_answers_within, warn_of_redis
 from .redis_client import (
     ASK_LOG,
+    ASK_SYNC,
     BYTES,
     ReplicaWait,
     check_client,
@@ -36,6 +37,7 @@ from .redis_client import (
     open_client,
     redis_errors,
     refused_writes,
+    syncs_writes,
     unknown_script,
     waits_in,
 )
@@ -62,8 +64,8 @@ class RedisStore:
         prefix: The beginning of all its key names.
         wait_replicas: How many replicas confirm a save before it is acknowledged, and what a load gives. Give
             the number of all replicas, of each master in a cluster: a save survives a failover only if the
-            replica that takes over has it. 0: none. A server that has ``WAITAOF`` and keeps a log
-            (``appendonly yes``) is asked for it: then it is in the logs of server and replicas.
+            replica that takes over has it. 0: none. Where the server has ``WAITAOF`` and ``appendfsync
+            always``, it is on the disks of server and replicas, too; give all nodes the same settings.
         wait_seconds: Seconds for the confirmations. After that it is a `StoreUnavailableError`, and the save
             may have been done: load before you save again. Less than the client's `socket_timeout`.
     """
@@ -83,8 +85,8 @@ class RedisStore:
         self._owned = False
         self.longest_wait = redis_answers_within(client)
         self._wait = ReplicaWait.of(client, wait_replicas, wait_seconds)
-        self._in_log: bool | None = None
-        """Whether the server can wait for logs. None: it was not asked yet."""
+        self._on_disk: bool | None = None
+        """Whether the server can wait for the disks of its replicas. None: it was not asked yet."""
         self._keys = KeySpace(prefix, ttl, touches=self._wait is not None)
 
     @classmethod
@@ -296,27 +298,31 @@ class RedisStore:
         if wait is None:
             return seen(self._send(command))
         with redis_errors():
-            if self._in_log is None:
-                self._in_log = self._has_log()
-            answer, confirmed = self._on_one(by_digest(command), wait.command(self._in_log))
+            if self._on_disk is None:
+                self._on_disk = self._syncs_writes()
+            behind = wait.commands(self._on_disk)
+            answer, *confirmed = self._on_one(by_digest(command), *behind)
             if isinstance(answer, unknown_script()):
-                answer, confirmed = self._on_one(command, wait.command(self._in_log))
+                answer, *confirmed = self._on_one(command, *behind)
             elif is_cluster(self._client) and isinstance(answer, Exception):
                 # The client follows this command to the node that has the key now, and learns where it is.
                 self._client.execute_command("EXISTS", command[3])
-                answer, confirmed = self._on_one(by_digest(command), wait.command(self._in_log))
+                answer, *confirmed = self._on_one(by_digest(command), *behind)
+                if isinstance(answer, unknown_script()):
+                    answer, *confirmed = self._on_one(command, *behind)
             try:
                 if isinstance(answer, Exception):
                     raise answer
                 seen(answer)
-                if isinstance(confirmed, Exception):
-                    raise confirmed
-                wait.check(confirmed)
+                for found in confirmed:
+                    if isinstance(found, Exception):
+                        raise found
+                    wait.check(found)
             except LeaseHeldError:
                 raise
             except Exception as exc:
                 # Another server may have taken over, and it may have other settings.
-                self._in_log = None
+                self._on_disk = None
                 self._leave_server()
                 if exc is answer and is_cluster(self._client):
                     failed = common.unavailable("Redis", exc)
@@ -324,13 +330,16 @@ class RedisStore:
                 raise
         return answer
 
-    def _has_log(self) -> bool:
+    def _syncs_writes(self) -> bool:
         from redis.exceptions import ResponseError
 
         where: dict[str, Any] = next(iter(nodes_of(self._client).values()), {})
         try:
+            config = self._client.execute_command(*ASK_SYNC, **where)
+            if not syncs_writes(config):
+                return False
             self._client.execute_command(*ASK_LOG, **where)
-        except ResponseError:
+        except ResponseError:  # the server does not know this, or forbids it
             return False
         return True
 

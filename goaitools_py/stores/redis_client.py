@@ -21,6 +21,7 @@ from .clients import answer_limit
 
 __all__ = [
     "ASK_LOG",
+    "ASK_SYNC",
     "BYTES",
     "ReplicaWait",
     "check_client",
@@ -32,6 +33,7 @@ __all__ = [
     "open_client",
     "redis_errors",
     "refused_writes",
+    "syncs_writes",
     "unknown_script",
     "waits_in",
 ]
@@ -134,8 +136,11 @@ def redis_errors() -> Iterator[None]:
 class ReplicaWait(Value, frozen=True):
     """How many replicas confirm a write before it is acknowledged, and for how many seconds that may take.
 
-    ``WAIT`` counts the writes of its own connection, so it is sent behind the write on the same one. A server
-    with ``WAITAOF`` that keeps a log is asked for that: then the write is also in the logs on the disks.
+    ``WAIT`` counts the writes of its own connection, so it is sent behind the write on the same one. If
+    the server has ``WAITAOF`` and syncs its log at each write, that follows: then the write is on the disks.
+    It does not replace ``WAIT``, because a replica tells the position of its disk one round trip later, and
+    without another request after up to a second. With ``appendfsync everysec`` it would hold each save for a
+    second, and with ``no`` for ever.
     """
 
     replicas: int
@@ -156,13 +161,14 @@ class ReplicaWait(Value, frozen=True):
             raise ValueError(f"wait_seconds must be at least 0.001 and less than {why}, got {seconds}")
         return cls(replicas, seconds) if replicas else None
 
-    def command(self, in_log: bool) -> tuple[str | int, ...]:
-        """The command that waits. `in_log`: for the logs on the disks of the server and of the replicas."""
+    def commands(self, on_disk: bool) -> tuple[tuple[str | int, ...], ...]:
+        """The commands that wait. `on_disk`: also for the disks of the server and the replicas."""
         ms = round(self.seconds * 1000)
-        return ("WAITAOF", 1, self.replicas, ms) if in_log else ("WAIT", self.replicas, ms)
+        wait = ("WAIT", self.replicas, ms)
+        return (wait, ("WAITAOF", 1, self.replicas, ms)) if on_disk else (wait,)
 
     def check(self, answer: int | Sequence[int]) -> None:
-        """Read the answer. `StoreUnavailableError` if too few replicas have confirmed in time."""
+        """Read an answer. `StoreUnavailableError` if too few replicas have confirmed in time."""
         local, confirmed = (1, answer) if isinstance(answer, int) else answer
         if local < 1 or confirmed < self.replicas:
             raise StoreUnavailableError(
@@ -171,8 +177,19 @@ class ReplicaWait(Value, frozen=True):
             )
 
 
+ASK_SYNC: Final = ("CONFIG GET", "append*")
 ASK_LOG: Final = ("WAITAOF", 1, 0, 1)
 """An error if the server does not know ``WAITAOF``, or keeps no log; else it answers at once."""
+
+
+def syncs_writes(config: Any) -> bool:
+    """Read the answer to `ASK_SYNC`: True if the server writes each change to its disk before it answers."""
+    found = {_text(name): _text(value) for name, value in config.items()} if isinstance(config, dict) else {}
+    return (found.get("appendonly"), found.get("appendfsync")) == ("yes", "always")
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 # --------------------------------------------------------------------------------------- URLs
