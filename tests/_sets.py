@@ -29,6 +29,7 @@ SERVICE = (
     "kept/test_full_pools.py::test_a_turn_waits_for_a_connection_no_longer_than_its_own_time",
     "stores/test_pooler.py",
     "stores/test_redis.py",
+    "stores/test_replicas.py",
     "stores/test_silence.py::test_an_async_engine_without_a_limit_is_named",
     "stores/test_silence.py::test_an_engine_without_a_limit_is_named_once",
 )

@@ -121,6 +121,10 @@ TWINS = (
             ("any number of tasks, processes and", "any number of threads, processes and"),
             ("Its client belongs to one event loop.", ""),
             (
+                "Call it while the event loop runs.",
+                "With a cluster, one of its nodes has to answer.",
+            ),
+            (
                 "In a child process, a client that was used before the fork is refused.",
                 "It may be used before and after a fork: redis-py gives each process connections of its own.",
             ),

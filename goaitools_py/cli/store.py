@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext, redirect_stdout
 from typing import TYPE_CHECKING, Any, Final
 
-from .store_urls import REDIS_URL, is_redis, shown_url
+from .store_urls import SERVERS, is_redis, opened_redis
 from .text_output import add_json, show_json
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_to"]
 
-_URLS: Final = "sqlite:///FILE, postgresql+psycopg://…, mysql+pymysql://… or redis://…"
+_URLS: Final = f"sqlite:///FILE, {SERVERS}"
 _SQL: Final = ("postgresql", "mysql", "mariadb")
 
 
@@ -142,21 +142,8 @@ def _timed(told: str) -> Iterator[None]:
 
 def _redis(url: str) -> int:
     """Redis has no tables; say so, once it answers."""
-    try:
-        import redis
-    except ModuleNotFoundError:
-        raise OSError("Redis needs an extra: pip install 'goaitools-py[redis]'") from None
-    from ..types.errors import StoreUnavailableError
-
-    try:
-        made = redis.Redis.from_url(url)
-    except ValueError:  # its text may hold a part of the password
-        raise OSError(f"{shown_url(url)} is not a URL of Redis: expected {REDIS_URL}") from None
-    with made as client:
-        try:
-            client.ping()
-        except redis.RedisError as exc:
-            raise StoreUnavailableError(f"Redis did not answer: {type(exc).__name__}") from None
+    with opened_redis(url) as store:
+        store.is_held("goaitools")
     print("nothing to do: Redis needs no tables, and adds new fields with the next save")
     return 0
 

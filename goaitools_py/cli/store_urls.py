@@ -14,7 +14,7 @@ from typing import Any, Final
 from ..base.display import shown_address
 
 __all__ = [
-    "REDIS_URL",
+    "SERVERS",
     "TABLE",
     "add_store",
     "has_store",
@@ -27,14 +27,21 @@ __all__ = [
 ]
 
 TABLE: Final = "goaitools_state"
-REDIS_URL: Final = "redis://NAME:PASSWORD@HOST:PORT/0, with / ? # @ : % in a password percent-encoded"
 _SQL: Final = ("postgresql", "mysql", "mariadb", "sqlite")
-_REDIS: Final = ("redis", "rediss", "unix")
+_ONE_REDIS: Final = ("redis", "rediss")
+_REDIS: Final = (
+    *_ONE_REDIS,
+    "unix",
+    *(f"{one}+{many}" for one in _ONE_REDIS for many in ("cluster", "sentinel")),
+)
 _PREFIX: Final = "goaitools"
 _DRIVERS: Final = {"postgresql+psycopg2": "postgresql+psycopg", "postgresql": "postgresql+psycopg",
                    "mysql+pymysql": "mysql+asyncmy", "mariadb+pymysql": "mariadb+asyncmy"}  # fmt: skip
 """Drivers for an event loop, by the driver that would block it."""
-_EXPECTED: Final = "a SQLite file, sqlite:///FILE, postgresql+psycopg://…, mysql+pymysql://… or redis://…"
+SERVERS: Final = (
+    "postgresql+psycopg://…, mysql+pymysql://…, redis://…, redis+cluster://… or redis+sentinel://…/NAME"
+)
+_EXPECTED: Final = f"a SQLite file, sqlite:///FILE, {SERVERS}"
 
 
 def add_store(
@@ -62,7 +69,7 @@ def has_store(args: argparse.Namespace) -> bool:
 
 
 def is_redis(url: str) -> bool:
-    """True for the URL of a Redis server."""
+    """True for the URL of a Redis server, of a cluster, or of sentinels."""
     return url.partition("://")[0] in _REDIS
 
 
@@ -81,6 +88,8 @@ def lacking_limit(url: str) -> str:
     if sqlite_path(url) is not None:
         return ""
     if is_redis(url):
+        if "+" in url.partition("://")[0]:
+            return ""  # `RedisStore.open` makes these clients, with a limit
         import redis
 
         with redis.Redis.from_url(url) as client:
@@ -115,10 +124,8 @@ def opened_store(url: str, table: str | None = None, *, make: bool = False) -> I
         with SQLiteStore(path) as sqlite:
             yield sqlite
     elif is_redis(url):
-        with _redis_client(url, is_async=False) as client:
-            from ..stores import RedisStore
-
-            yield RedisStore(client, prefix=table or _PREFIX)
+        with opened_redis(url, table) as redis:
+            yield redis
     else:
         engine = _sql_engine(url if path is None else f"sqlite:///{path}", is_async=False)
         from ..stores import SQLAlchemyStore
@@ -139,10 +146,10 @@ async def opened_async_store(url: str, table: str | None = None) -> AsyncIterato
         async with AsyncSQLiteStore(path) as sqlite:
             yield sqlite
     elif is_redis(url):
-        async with _redis_client(url, is_async=True) as client:
-            from ..stores import AsyncRedisStore
+        from ..stores import AsyncRedisStore
 
-            yield AsyncRedisStore(client, prefix=table or _PREFIX)
+        async with _redis_store(AsyncRedisStore, url, table) as redis:
+            yield redis
     else:
         engine = _sql_engine(url if path is None else f"sqlite+aiosqlite:///{path}", is_async=True)
         from ..stores import AsyncSQLAlchemyStore
@@ -153,20 +160,43 @@ async def opened_async_store(url: str, table: str | None = None) -> AsyncIterato
             await engine.dispose()
 
 
-def _redis_client(url: str, *, is_async: bool) -> Any:
-    try:
-        from redis import Redis
-        from redis.asyncio import Redis as AsyncRedis
-    except ModuleNotFoundError:
-        raise OSError("Redis needs an extra: pip install 'goaitools-py[redis]'") from None
+def opened_redis(url: str, table: str | None = None) -> Any:
+    """A store in Redis, to be opened by ``with``. `table`: the prefix of its keys."""
+    from ..stores import RedisStore
+
+    return _redis_store(RedisStore, url, table)
+
+
+def _redis_store(kind: Any, url: str, table: str | None) -> Any:
     from ..stores.clients import OPENED
     from ..types.errors import StoreError
 
-    kind: Any = AsyncRedis if is_async else Redis
     try:
-        return kind.from_url(url, socket_timeout=OPENED, socket_connect_timeout=OPENED)
-    except ValueError:  # its text may hold a part of the password
-        raise StoreError(f"{shown_url(url)} is not a URL of Redis: expected {REDIS_URL}") from None
+        return kind.open(_of_all_nodes(url), prefix=table or _PREFIX, timeout=OPENED)
+    except ModuleNotFoundError:
+        raise OSError("Redis needs an extra: pip install 'goaitools-py[redis]'") from None
+    except ValueError as error:  # its text does not quote the URL
+        raise StoreError(f"{shown_url(url)} cannot be opened: {error}") from None
+
+
+def _of_all_nodes(url: str) -> str:
+    """The URL of a cluster, if this one names a node of it: the other nodes hold conversations, too."""
+    from ..stores.redis_client import is_part_of_cluster, open_client, waits_in
+
+    scheme, mark, rest = url.partition("://")
+    if scheme not in _ONE_REDIS:
+        return url
+    import redis
+
+    with open_client(waits_in(url)[0], "RedisStore", timeout=5.0, is_async=False) as client:
+        try:
+            info = client.info("cluster")
+        except (redis.RedisError, OSError):  # the store tells that
+            return url
+    if not is_part_of_cluster(info):
+        return url
+    place, sign, query = rest.partition("?")
+    return f"{scheme}+cluster{mark}{place.partition('/')[0]}{sign}{query}"
 
 
 def _sql_engine(url: str, *, is_async: bool) -> Any:
@@ -182,7 +212,8 @@ def _sql_engine(url: str, *, is_async: bool) -> Any:
         from ..stores.clients import limits_of
     except ModuleNotFoundError:
         raise OSError("this store needs an extra: pip install 'goaitools-py[sqlalchemy]'") from None
-    driver = _DRIVERS.get(scheme, scheme) if is_async else scheme
+    driver = _DRIVERS.get(scheme, scheme) if is_async or scheme == "postgresql" else scheme
+    rest = _several_hosts(rest)
     try:
         parsed = sa.make_url(f"{driver}{mark}{rest}")
         limits = limits_of(parsed.get_driver_name(), parsed.query)
@@ -197,6 +228,19 @@ def _sql_engine(url: str, *, is_async: bool) -> Any:
         ValueError,
     ) as error:
         raise StoreError(f"{shown_url(url)} cannot be opened: {_why(error)}") from None
+
+
+def _several_hosts(rest: str) -> str:
+    """Write several hosts of PostgreSQL as SQLAlchemy reads them. The one that takes writes is used."""
+    place, _, query = rest.partition("?")
+    user, sign, place = place.rpartition("@")
+    hosts, slash, name = place.partition("/")
+    if "," not in hosts:
+        return rest
+    pairs = [*(f"host={host}" for host in hosts.split(",")), *([query] if query else [])]
+    if "target_session_attrs=" not in query:
+        pairs.append("target_session_attrs=read-write")
+    return f"{user}{sign}{slash}{name}?{'&'.join(pairs)}"
 
 
 def _why(error: Exception) -> str:

@@ -25,6 +25,7 @@ __all__ = [
     "OPENED",
     "SILENCE",
     "Silence",
+    "answer_limit",
     "answer_setting",
     "hang_up",
     "lacks_answer_limit",
@@ -92,18 +93,23 @@ def _socket_timeout(given: Mapping[str, Any], kind: type | None) -> float | None
     return None
 
 
-def lacks_answer_limit(client: Any) -> bool:
-    """True if a redis-py client has connections that wait for an answer for ever."""
+def answer_limit(client: Any) -> float | None:
+    """Seconds for which the connections of a redis-py client wait for an answer. None: for ever."""
     pool = getattr(client, "connection_pool", None)
     if pool is not None:
-        return _socket_timeout(pool.connection_kwargs, getattr(pool, "connection_class", None)) is None
+        return _socket_timeout(pool.connection_kwargs, getattr(pool, "connection_class", None))
     nodes = getattr(client, "nodes_manager", None)
     given = getattr(nodes, "connection_kwargs", None)
     if given is None:
-        return False
+        return inf
     from redis import Connection
 
-    return _socket_timeout(given, Connection) is None
+    return _socket_timeout(given, Connection)
+
+
+def lacks_answer_limit(client: Any) -> bool:
+    """True if a redis-py client has connections that wait for an answer for ever."""
+    return answer_limit(client) is None
 
 
 def warn_of_redis(client: Any) -> None:

@@ -35,10 +35,9 @@ class SQLTables:
             parsed = make_url(url)
             self._engine = create_engine(parsed, isolation_level="AUTOCOMMIT")
         states = state_table(metadata := MetaData(), table)
-        is_postgres = self._engine.dialect.name == "postgresql"
         self._tables = {
             "state": states,
-            "lease": lease_table(metadata, f"{table}_lease", unlogged=is_postgres),
+            "lease": lease_table(metadata, f"{table}_lease"),
             "part": part_table(metadata, states),
         }
 

@@ -31,6 +31,7 @@ from .postgres_pools import (
     asyncpg_misused,
     check_pool,
     check_url,
+    has_several_hosts,
     is_unprepared,
     named_in,
     psycopg_not_open,
@@ -123,7 +124,8 @@ class PostgresStore(SQLStore):
         """A store with a pool of its own, which `close` closes.
 
         Args:
-            url: A URL or text that psycopg accepts, such as ``postgresql://user@host/database``.
+            url: A URL or text that psycopg accepts, such as ``postgresql://user@host/database``. Of several
+                hosts, ``postgresql://user@one:5432,two:5432/database``, the one that takes writes is used.
             max_connections: The size of the pool.
             timeout: Seconds to wait for a connection, and for an answer, before `StoreUnavailableError`.
             table: As for the class.
@@ -136,8 +138,11 @@ class PostgresStore(SQLStore):
         except ModuleNotFoundError as error:
             raise missing_extra_error(error, "PostgresStore", "psycopg") from None
         options: dict[str, Any] = {"autocommit": True, "client_encoding": "UTF8"}
-        if "connect_timeout" not in named_in(url):
+        named = named_in(url)
+        if "connect_timeout" not in named:
             options["connect_timeout"] = max(2, ceil(timeout))
+        if has_several_hosts(url) and "target_session_attrs" not in named:
+            options["target_session_attrs"] = "read-write"
         pool = ConnectionPool(
             url,
             min_size=1,
@@ -322,7 +327,8 @@ class AsyncPostgresStore(AsyncSQLStore):
         """A store with a pool of its own, which `aclose` closes. Call it while the event loop runs.
 
         Args:
-            url: A URL that asyncpg accepts, such as ``postgresql://user@host/database``.
+            url: A URL that asyncpg accepts, such as ``postgresql://user@host/database``, or with several
+                hosts, as for `PostgresStore.open`.
             max_connections: The size of the pool.
             timeout: Seconds to wait for a connection, and for an answer, before `StoreUnavailableError`.
             table: As for the class.
@@ -334,6 +340,7 @@ class AsyncPostgresStore(AsyncSQLStore):
             import asyncpg
         except ModuleNotFoundError as error:
             raise missing_extra_error(error, "AsyncPostgresStore", "asyncpg") from None
+        is_fixed = not has_several_hosts(url) or "target_session_attrs" in url
         make = partial(
             asyncpg.create_pool,
             url,
@@ -342,6 +349,7 @@ class AsyncPostgresStore(AsyncSQLStore):
             timeout=timeout,
             command_timeout=timeout,
             reset=_leave_as_it_is,
+            **({} if is_fixed else {"target_session_attrs": "read-write"}),
         )
         pool = make() if prepare else make(statement_cache_size=0)
         store = cls(pool, table=table, schema=schema, prepare=bool(prepare))

@@ -25,6 +25,7 @@ __all__ = [
     "asyncpg_misused",
     "check_pool",
     "check_url",
+    "has_several_hosts",
     "is_unprepared",
     "named_in",
     "pooler_problem",
@@ -89,6 +90,12 @@ def check_url(url: object, kind: str) -> None:
             f"{kind}.open cannot tell where its URL leads: write 'postgresql://user:password@host/database', "
             "with / ? # @ : % in the password percent-encoded"
         )
+
+
+def has_several_hosts(url: str) -> bool:
+    """True for a URL with several hosts, such as a primary and its standby."""
+    place = url.partition("://")[2].partition("?")[0].rpartition("@")[2]
+    return "," in place.partition("/")[0]
 
 
 def named_in(url: str) -> Collection[str]:

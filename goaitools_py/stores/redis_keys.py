@@ -49,7 +49,10 @@ local function release()
     if ARGV[7] ~= '' and redis.call('GET', KEYS[3]) == ARGV[7] then redis.call('DEL', KEYS[3]) end
     return 1
 end
-if found[2] == ARGV[4] then return release() end
+if found[2] == ARGV[4] then
+    redis.call('HSET', KEYS[1], 'save', ARGV[4])
+    return release()
+end
 if (found[1] or '') ~= ARGV[1] then return 0 end
 redis.call('HSET', KEYS[1], 'blob', ARGV[2], 'version', ARGV[3], 'save', ARGV[4], 'updated_at', ARGV[5])
 local at = 9
@@ -89,6 +92,13 @@ end
 return found
 """
 _HEAD = b"local state, parts, kinds = KEYS[1], KEYS[2], ARGV" + _READ_HEAD
+_TOUCH = b"""
+local token = redis.call('HGET', KEYS[1], 'save')
+if token then redis.call('HSET', KEYS[1], 'save', token) end
+"""
+"""Changes nothing, but is a write: replicas that confirm it have each write before it, too."""
+_TOUCH_AND_LOAD = _TOUCH + b"return redis.call('HMGET', KEYS[1], 'blob', 'version', 'updated_at')"
+_TOUCH_AND_HEAD = _TOUCH + _HEAD
 _PARTS = b"""
 local found, wanted = {}, {}
 for _, name in ipairs(ARGV) do wanted[name] = true end
@@ -118,9 +128,8 @@ if redis.call('GET', KEYS[1]) == ARGV[1] then return 1 end
 return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) and 1 or 0
 """
 _TAKE_OR_LEAVE = b"""
-if redis.call('GET', KEYS[1]) ~= ARGV[1] and not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
-    return false
-end
+if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('PEXPIRE', KEYS[1], ARGV[2])
+elseif not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return false end
 """
 _TAKE_AND_LOAD = _TAKE_OR_LEAVE + b"return redis.call('HMGET', KEYS[2], 'blob', 'version', 'updated_at')\n"
 _TAKE_AND_HEAD = (
@@ -145,7 +154,9 @@ _SCANS_PER_PAGE = 64
 class KeySpace:
     """The keys of one store in a server."""
 
-    def __init__(self, prefix: str, ttl: float | None) -> None:
+    def __init__(self, prefix: str, ttl: float | None, *, touches: bool = False) -> None:
+        """`touches`: a load is a write too, so that replicas can confirm it. See `redis_waits`."""
+        self._touches = touches
         self._state = f"{prefix}:state:".encode()
         self._parts = f"{prefix}:parts:".encode()
         self._lease = f"{prefix}:lease:".encode()
@@ -161,6 +172,8 @@ class KeySpace:
 
     def load(self, key: str) -> Command:
         """Ask for a conversation."""
+        if self._touches:
+            return "EVAL", _TOUCH_AND_LOAD, 1, self.state(key)
         return "HMGET", self.state(key), "blob", "version", "updated_at"
 
     def loaded(self, answer: list[bytes | None]) -> Stored | None:
@@ -190,7 +203,8 @@ class KeySpace:
         if kinds is not None and not kinds:
             return self.load(key)
         asked = () if kinds is None else tuple(b"%d" % kind for kind in kinds)
-        return "EVAL", _HEAD, 2, self.state(key), self.parts(key), *asked
+        script = _TOUCH_AND_HEAD if self._touches else _HEAD
+        return "EVAL", script, 2, self.state(key), self.parts(key), *asked
 
     def loaded_head(self, answer: list[bytes | None]) -> StoredHead | None:
         """Read the answer to `load_head`."""

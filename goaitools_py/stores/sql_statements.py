@@ -106,6 +106,8 @@ class Statements:
         )
 
         now = _NOW[engine]
+        # PostgreSQL logs a lease, so that a standby that takes over has it. It does not wait for the log.
+        quick = " RETURNING set_config('synchronous_commit', 'off', true)" if self.is_single else returned
         is_over = f"(held.ends_at <= {now} OR held.ends_at > {now} + 2 * held.ttl_ms)"
         its_own = f"{key} = :key AND token = :token"
         row = f"({key}, token, ends_at, ttl_ms) VALUES (:key, :token, {now} + :ttl, :ttl)"
@@ -118,16 +120,16 @@ class Statements:
         else:
             self.take = (
                 f"INSERT INTO {lease} AS held {row} ON CONFLICT (key) DO UPDATE SET token = excluded.token,"
-                f" ends_at = excluded.ends_at, ttl_ms = excluded.ttl_ms WHERE {is_over}{returned}"
+                f" ends_at = excluded.ends_at, ttl_ms = excluded.ttl_ms WHERE {is_over}{quick}"
             )
             self.take_over = ""
         self.renew = (
             f"UPDATE {lease} AS held SET ends_at = {now} + :ttl, ttl_ms = :ttl"
-            f" WHERE {its_own} AND NOT {is_over}{returned}"
+            f" WHERE {its_own} AND NOT {is_over}{quick}"
         )
         self.is_held = f"SELECT 1 FROM {lease} AS held WHERE {key} = :key AND NOT {is_over}"
         # SQLite: with the rows of all leases that have ended.
-        self.release = f"DELETE FROM {lease} WHERE {its_own}{returned}"
+        self.release = f"DELETE FROM {lease} WHERE {its_own}{quick}"
         if self.is_local:
             self.release = f"DELETE FROM {lease} AS held WHERE {its_own} OR {is_over}"
         self._ended = (
@@ -300,7 +302,7 @@ def postgres_tables(state: str, lease: str, part: str) -> tuple[str, ...]:
         " updated_at BIGINT NOT NULL, blob BYTEA NOT NULL, title VARCHAR(200), status VARCHAR(32),"
         " turns BIGINT, total_tokens BIGINT, cost_nano_dollars BIGINT,"
         " stop_requested SMALLINT DEFAULT '0' NOT NULL)",
-        f"CREATE UNLOGGED TABLE IF NOT EXISTS {lease} ({key} PRIMARY KEY, token VARCHAR(32) NOT NULL,"
+        f"CREATE TABLE IF NOT EXISTS {lease} ({key} PRIMARY KEY, token VARCHAR(32) NOT NULL,"
         " ends_at BIGINT NOT NULL, ttl_ms BIGINT NOT NULL)",
         f"CREATE TABLE IF NOT EXISTS {part} ({key} REFERENCES {state} (key) ON DELETE CASCADE,"
         " name BYTEA NOT NULL, kind BIGINT NOT NULL, data BYTEA NOT NULL, PRIMARY KEY (key, name))",

@@ -19,7 +19,7 @@ parts the table of parts. To make them yourself, run ``goaitools store init URL`
         cost_nano_dollars BIGINT,
         stop_requested SMALLINT DEFAULT '0' NOT NULL
     );
-    CREATE UNLOGGED TABLE goaitools_state_lease (
+    CREATE TABLE goaitools_state_lease (
         key VARCHAR(512) COLLATE "C" NOT NULL PRIMARY KEY,
         token VARCHAR(32) NOT NULL,
         ends_at BIGINT NOT NULL,
@@ -81,9 +81,9 @@ parts the table of parts. To make them yourself, run ``goaitools store init URL`
 
 ``updated_at`` is in milliseconds since 1970, ``ends_at`` in milliseconds of the clock that `sql_statements`
 names, ``ttl_ms`` is the length of the lease. Keys are bytes on MySQL and MariaDB: each of their text
-collations takes some different keys for equal, by case, accents, or spaces at the end. On PostgreSQL the
-table of leases is unlogged, so that a lease does not wait for the disk. A crash of the server may lose it,
-and then a lease ends early.
+collations takes some different keys for equal, by case, accents, or spaces at the end. On PostgreSQL a
+lease is written with ``synchronous_commit = off``: it waits neither for the disk nor for a standby. A standby
+that takes over may lack the leases of the last moments, and these end early.
 
 A foreign key drops the parts of a conversation with its row, also after a query by hand; on SQLite a trigger
 does it, since foreign keys are not enforced there by default. MySQL has no foreign keys on partitioned
@@ -150,8 +150,6 @@ def lease_table(
     metadata: MetaData,
     name: str = "goaitools_state_lease",
     schema: str | None = None,
-    *,
-    unlogged: bool = False,
 ) -> Table:
     """The table of leases of a store, for the metadata of applications that migrate their database
     themselves.
@@ -160,9 +158,8 @@ def lease_table(
         metadata: Where it is added.
         name: The name of the store's table, followed by ``_lease``.
         schema: The schema of the store's table.
-        unlogged: PostgreSQL only, and recommended there.
     """
-    return _made(metadata, name, schema, layout.LEASE_COLUMNS, prefixes=["UNLOGGED"] if unlogged else [])
+    return _made(metadata, name, schema, layout.LEASE_COLUMNS)
 
 
 def part_table(metadata: MetaData, states: Table) -> Table:
@@ -194,7 +191,7 @@ def _trigger(table: str) -> Any:
 def tables_of(dialect: str, name: str, schema: str | None) -> dict[str, list[list[Any]]]:
     """The statements that make the tables of a store, as `SQLSteps` takes them."""
     states = state_table(metadata := MetaData(), name, schema)
-    leases = lease_table(metadata, layout.lease_table_name(name), schema, unlogged=dialect == "postgresql")
+    leases = lease_table(metadata, layout.lease_table_name(name), schema)
     made = {"state": states, "lease": leases, "part": part_table(metadata, states)}
     tables: dict[str, list[list[Any]]] = {
         role: [[CreateTable(table, if_not_exists=True)]] for role, table in made.items()

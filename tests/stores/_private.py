@@ -141,9 +141,9 @@ def private_postgres() -> Iterator[Server]:
 
 
 @contextmanager
-def private_redis(folder: Path, *options: str) -> Iterator[Server]:
+def private_redis(folder: Path, *options: str, program: str = "redis-server") -> Iterator[Server]:
     """A Redis server, empty, that writes each change to its disk before it answers."""
-    program, port = _program("redis-server"), free_port()
+    program, port = _program(program), free_port()
     data = folder / f"redis-{port}"
     data.mkdir()
     always = ["--appendonly", "yes", "--appendfsync", "always", "--save", ""]

@@ -33,7 +33,7 @@ from ...turn.flow import Emit, Flow, computed
 from ...types.errors import StateConflictError, StateError, StoreUnavailableError
 from ...types.events import StateSaved
 from .row_calls import RowSettings
-from .row_parts import RowParts
+from .row_parts import DROPPED, RowParts
 
 __all__ = ["DuplicateError", "Row", "aside_prefix", "is_aside"]
 
@@ -41,6 +41,10 @@ MAX_REBASES: Final = 5
 """How often a state is rebased on the states of other workers. After that it is a conflict."""
 
 _UNREADABLE: Final = "another worker saved a state that cannot be read here: load again and redo the turn"
+
+_REFUSED: Final = (
+    "the store refused a save, and holds the version that the save was to replace: try again later"
+)
 
 _ASIDE: Final = ".unreadable."
 _DIGITS: Final = 24
@@ -160,9 +164,17 @@ class Row(RowParts):
                 continue
             is_newer = yield from self._look(is_there, is_paid)
             new = self.timed(new)
+            is_base = conflict is not None and is_paid and not is_newer and conflict.args != (DROPPED,)
+            if is_base:
+                # The row is the base of this save, so no other worker was first. A server that changes its
+                # role may refuse all the same. Save again, as for a store without an answer.
+                failure = StoreUnavailableError(_REFUSED)
+                failure.__cause__, conflict = conflict, None
+                refused, failed = refused - 1, failed + 1
             # `_look` got an answer, so the first failure is tried again at once. Later failures wait.
             if failure is not None and failed > 1 and not is_newer:
-                if (without := self._without_parts(new)) is not None:
+                without = None if is_base else self._without_parts(new)
+                if without is not None:
                     new, self._sent = without, None
                     continue
                 may_pass = is_paid and isinstance(failure, StoreUnavailableError)

@@ -38,9 +38,9 @@ from .row_lease import RowLease
 if TYPE_CHECKING:
     from ...stores.base import Stored
 
-__all__ = ["RowParts"]
+__all__ = ["DROPPED", "RowParts"]
 
-_DROPPED: Final = (
+DROPPED: Final = (
     "another worker dropped a part of the conversation that this state still lists; load again and redo "
     "the turn"
 )
@@ -235,7 +235,7 @@ class RowParts(RowLease):
     def _check_whole(self, blob: bytes) -> None:
         """Raise `StateConflictError` for a blob that lists parts which its save would not keep."""
         if self._is_parted and names_of(blob, self.settings.codec):
-            raise StateConflictError(_DROPPED)
+            raise StateConflictError(DROPPED)
 
     def _save_inline(self, blob: bytes, expected: int | None, lease: tuple[Any, ...] = ()) -> Any:
         """Save a whole blob, and drop the parts of another writer in the same step. See `_save_parts`."""
@@ -260,7 +260,7 @@ class RowParts(RowLease):
         at_hand = at_hand if lacking <= at_hand.keys() else {**self._at_hand, **at_hand}
         if not lacking <= at_hand.keys():
             # Saved with a part missing, the conversation could not be read again.
-            raise StateConflictError(_DROPPED)
+            raise StateConflictError(DROPPED)
         # Not yet `_kept_parts`: the store may refuse this save.
         self._sent_parts = frozenset(names)
         new = [StoredPart(name=name, kind=names[name], data=at_hand[name]) for name in lacking]
