@@ -198,14 +198,17 @@ class Begun(Value, frozen=True, kw_only=True):
         state: The same state with the messages.
         without_input: `given` without waiting messages: what is left if the provider refuses all of them.
         has_grown: True if `given` says more than its blob: a turn was closed, or calls were answered.
+        unedited: For an edit, the state with the message that is replaced, and all that followed it: it stays
+            if the provider refuses the new message. Else None.
     """
 
-    _unshown = frozenset({"given", "state", "without_input"})
+    _unshown = frozenset({"given", "state", "without_input", "unedited"})
 
     given: ConversationState
     state: ConversationState
     without_input: ConversationState
     has_grown: bool = False
+    unedited: ConversationState | None = None
 
 
 def begun(given: ConversationState, state: ConversationState, *, has_grown: bool = False) -> Begun:

@@ -81,6 +81,7 @@ class Beginning:
         self.key: TurnKey | None = None
         self.converted: Converted | None = None
         self._has_denied = False
+        self._unedited: ConversationState | None = None
 
     # ------------------------------------------------------------------------------------- the blob
 
@@ -179,6 +180,8 @@ class Beginning:
             self.resumes = known.is_known
             if known.reply is not None:
                 return known.reply
+        if ledger.options.edit is not None and not self.resumes:
+            self._edit(ledger.options.edit)
         if not self.answers:
             return None
         most = ledger.options.max_tool_result_bytes
@@ -190,6 +193,21 @@ class Beginning:
             )
         self.answers = found.answers
         return found.reply
+
+    def _edit(self, edit: int | str) -> None:
+        """Take the message that the turn replaces out of the state, and everything after it.
+
+        Raises:
+            ValueError: The message cannot be replaced. Nothing is in the books.
+        """
+        from ..history.branch import before_message  # not at the top: most turns do not edit
+
+        if not self.messages:
+            raise ValueError("edit= needs the new message: pass user=… or messages=…")
+        plan, self._unedited = self._plan, self.state
+        self.state = before_message(
+            self.state, edit, plan.dialect, codec=plan.codec, binding=self._ledger.options.binding
+        )
 
     # ------------------------------------------------------------------------------------- taking in
 
@@ -277,7 +295,7 @@ class Beginning:
         """The state with this turn's messages, their context and its id."""
         options = self._ledger.options
         is_redelivered = self.resumes and not self._plan.resume
-        return acts.begin(
+        begun = acts.begin(
             state,
             self.messages,
             self._plan.dialect,
@@ -288,6 +306,7 @@ class Beginning:
             words=words,
             has_grown=has_grown,
         )
+        return begun if self._unedited is None else replace(begun, unedited=self._unedited)
 
     def _mark(self, voice: Voice) -> None:
         """Note the digests of preamble, tools and model.
