@@ -28,6 +28,7 @@ from goaitools_py import (
     user,
 )
 from goaitools_py.backends.base import BackendError
+from goaitools_py.compaction import Summarize
 from goaitools_py.states import inspect_state, read_history, state_messages
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
 from tests import _history_laws
@@ -201,6 +202,32 @@ def test_the_store_has_the_old_conversation_or_the_new_one(
     assert ["first", "second"] in looked
     assert seen
     assert texts(_whole(store)) == ["changed"]
+
+
+def test_a_cut_before_the_request_stores_nothing(kept: Threads, save: str, wire: str) -> None:
+    """While the model writes a summary, and while it answers, the store has the old conversation."""
+    store = PartedStore()
+    looked: list[list[str]] = []
+
+    def looking(text: str) -> Callable[[Any], str]:
+        def reply(_: Any) -> str:
+            looked.append(texts(_whole(store)))
+            return text
+
+        return reply
+
+    script = ["One.", "Two.", "Three.", "Four.", looking("A summary."), looking("New.")]
+    backend = ScriptedBackend(*script, wire=wire)
+    conversation = kept(backend, store, save=save, parts="store")
+    said = ["first", "second", "third", "fourth"]
+    for text in said:
+        conversation.send(text)
+    compactor = Compactor(MessageLimit(4), Summarize(keep_turns=1))
+    result = conversation.send("changed", edit=4, compactor=compactor)
+
+    assert result.text == "New."
+    assert looked == [said, said]
+    assert texts(_whole(store))[-1] == "changed"
 
 
 def _whole(store: Any) -> bytes:
