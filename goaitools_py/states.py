@@ -23,6 +23,7 @@ from .history.transcript_json import HISTORY_SCHEMA, RESULT_SCHEMA
 from .history.turns import read_history, to_markdown
 from .state.blob_header import FORMAT_VERSIONS
 from .state.whole_blobs import state_from_text, state_to_text
+from .types.errors import EditError
 
 __all__ = [
     "EXPORT_SCHEMA",
@@ -30,6 +31,7 @@ __all__ = [
     "HISTORY_SCHEMA",
     "RESULT_SCHEMA",
     "Conversion",
+    "EditError",
     "History",
     "HistoryCall",
     "HistoryIteration",

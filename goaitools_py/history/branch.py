@@ -26,6 +26,7 @@ from ..state.parts import ARCHIVE
 from ..state.records import InboxItem, RingRow, TurnIdRow, cut_facts, digest8, fresh_id, with_cut
 from ..state.row_codec import bounded
 from ..state.state import ConversationState, closed_turns, dump_state, hard_limits, load_state, rebuild
+from ..types.errors import EditError
 from ..types.options import check_options
 from .archive_reading import is_undoable, newest_cut, undoable, undone
 from .rewrite.repair import REPAIRED, checked
@@ -120,7 +121,7 @@ def before_message(
         binding: The owner, for a sealed blob.
 
     Raises:
-        ValueError: No message has this id, or it stands before a cut that cannot be undone, or the model had
+        EditError: No message has this id, or it stands before a cut that cannot be undone, or the model had
             replied in its turn before it was said.
     """
     is_unbound = False
@@ -131,7 +132,7 @@ def before_message(
             break
         behind = state if not there else _without_newest(state, there, dialect)
         if not is_undoable(behind, codec, binding):
-            raise ValueError(_why_no_edit(state, is_found=place is not None))
+            raise EditError(_why_no_edit(state, is_found=place is not None))
         state = undone(behind, codec, binding)
         is_unbound = state.meta.unbound
     left = _left_waiting(state, place)
@@ -163,7 +164,7 @@ def _left_waiting(state: ConversationState, place: _Place) -> _Left:
         return _Left(items, _waiting_rows(state)[: place.before])
     turn = _turn_at(state, place.turns)
     if turn.letters.partition(ASSISTANT)[0].count(USER) <= place.before and USER in turn.letters:
-        raise ValueError(
+        raise EditError(
             "the model had replied in this turn before the message was said, so it cannot be replaced alone: "
             "edit the first message of the turn"
         )

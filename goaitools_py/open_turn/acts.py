@@ -55,6 +55,7 @@ __all__ = [
     "sort_answers",
     "take_reply",
     "with_fresh_ids",
+    "without_id",
 ]
 
 _COMPARED: Final = ("preamble", "tools", "model", "family")
@@ -101,6 +102,14 @@ def recognise(
     # The state has the messages already: sent again, the model would read them twice.
     left = _asked_again(state, key, messages) if turn_ids.is_unanswered(state.meta, key) else ()
     return Recognised(key=key, is_known=True, messages=left)
+
+
+def without_id(state: ConversationState, key: TurnKey) -> ConversationState:
+    """The state without what it knows of a turn id, because a new message takes the id."""
+    meta = state.meta
+    turn = tuple(row for row in meta.turn if row.id != key.id)
+    ring = tuple(row for row in meta.ring if row.id != key.id)
+    return replace(state, meta=msgspec.structs.replace(meta, turn=turn, ring=ring))
 
 
 def _asked_again(

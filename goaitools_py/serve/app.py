@@ -66,6 +66,7 @@ def serve(
     parts: PartsPlace | None = None,
     lease_ttl: float = 10.0,
     stop_every: float = 1.0,
+    keep_branches: bool = False,
     limits: ServeLimits | None = None,
     relay: Relay | None = None,
     allowed_hosts: Sequence[str] | None = None,
@@ -91,6 +92,7 @@ def serve(
     parts: PartsPlace | None = None,
     lease_ttl: float = 10.0,
     stop_every: float = 1.0,
+    keep_branches: bool = False,
     limits: ServeLimits | None = None,
     relay: Relay | None = None,
     revisions: Revisions | None = None,
@@ -113,6 +115,8 @@ def serve(
         lease_ttl: As for `AsyncChat.conversation`.
         stop_every: As for `AsyncChat.conversation`, if the store has a stop flag: a stop then reaches a turn
             that another process runs.
+        keep_branches: As for `AsyncChat.conversation`: the branch that an edit, or a reply that is written
+            again, leaves is a conversation of its own, with the name ``<name>.branch.<revision>``.
         limits: The limits of the server.
         relay: Shows the turns of each worker to the others, such as `RedisRelay`. None: each worker sees its
             own. It is not closed.
@@ -143,6 +147,7 @@ def serve(
             )
         return StatelessApp(chat, key, frontends, limits or ServeLimits(), revisions, hosts)
     how: dict[str, Any] = {"save": save, "parts": place_of_parts(store, parts), "lease_ttl": lease_ttl}
+    how["keep_branches"] = keep_branches
     if isinstance(store, AsyncStopping):
         how["stop_every"] = stop_every
     # A store, or an option of its conversations, that does not fit is refused here, and not at each request.

@@ -71,7 +71,7 @@ def _json(body: bytes) -> Any:
 
 _FORM: Final = "multipart/form-data"
 _FILE: Final = "file"
-_FIELDS: Final = frozenset({"text", "again"})
+_FIELDS: Final = frozenset({"text", "edit", "again"})
 _CARRIED: Final = frozenset({"text", "conversation", "state"})
 _FOLDERS: Final = re.compile(r"[/\\]")
 _EMPTY_FILES: Final = 100
@@ -81,13 +81,14 @@ _EMPTY_FILES: Final = 100
 async def read_message(
     request: Request, limits: ServeLimits, front: FrontEnd, *, carries: bool = False
 ) -> Ask:
-    """Read the user's message. A form has the field ``text``, any number of ``file``, and ``again``.
+    """Read the user's message. A form has ``text``, any number of ``file``, and ``edit`` or ``again``.
 
     Args:
         request: The request; its body is read here.
         limits: The limits of a body.
         front: Reads a body that is JSON.
-        carries: The client carries the state: the form has ``state`` and ``conversation``, and no ``again``.
+        carries: The client carries the state: the form has ``state`` and ``conversation``, and not ``edit``
+            or ``again``.
 
     Raises:
         AskError: The body cannot be read. The text says why, and quotes nothing of it.
@@ -100,11 +101,14 @@ async def read_message(
     if not 1 <= len(id) <= MAX_ID_CHARACTERS:
         raise AskError("a form needs the header Idempotency-Key, of 1 to 256 characters: the message's id")
     form = await _form_of(request, limits, _CARRIED if carries else _FIELDS)
+    if {"edit", "again"} <= form.fields.keys():
+        raise AskError("a form has one of edit and again")
     if not form.said:
         raise AskError("a turn needs a field text with at least one character, or a file that is not empty")
     return Ask(
         conversation=_short(form.fields.get("conversation", ""), "conversation"),
         state=form.fields.get("state") or None,
+        edit=_short(form.fields["edit"], "edit") if form.fields.get("edit") else None,
         again=_short(form.fields["again"], "again") if "again" in form.fields else None,
         said=form.said,
         turn_id=id,

@@ -43,11 +43,13 @@ class FilePart(_Sent, tag="file"):
 
 class TextMessage(_Sent):
     """A message of the user. A turn needs `turn_id` or the header Idempotency-Key. `context` and `metadata`
-    are for trusted callers. With `again`, the id of a reply or "" for the newest one, that reply is written
+    are for trusted callers. With `edit`, the id of a message of the user, the new one replaces that message
+    and everything after it. With `again`, the id of a reply or "" for the newest one, that reply is written
     again, and the message is the one it answers."""
 
     text: NonEmpty
     turn_id: Id | UnsetType = UNSET
+    edit: Id | UnsetType | None = UNSET
     again: Annotated[str, Meta(max_length=MAX_ID_CHARACTERS)] | UnsetType | None = UNSET
     context: str | UnsetType | None = UNSET
     metadata: dict[str, str] | UnsetType | None = UNSET
@@ -58,6 +60,7 @@ class PartsMessage(_Sent):
 
     parts: Annotated[list[TextPart | FilePart], Meta(min_length=1)]
     turn_id: Id | UnsetType = UNSET
+    edit: Id | UnsetType | None = UNSET
     again: Annotated[str, Meta(max_length=MAX_ID_CHARACTERS)] | UnsetType | None = UNSET
     context: str | UnsetType | None = UNSET
     metadata: dict[str, str] | UnsetType | None = UNSET

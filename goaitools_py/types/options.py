@@ -263,7 +263,7 @@ class ChatOptions(Given, frozen=True, kw_only=True):
         edit: The message of the user that `user` replaces: its turn's number or id (`HistoryTurn.number`,
             `HistoryTurn.id`), its `turn_id`, or the id that a front end shows. That message and everything
             after it leave the history once the provider takes the new one. Usage and cost stay counted.
-            ValueError if the message is not there, or stands before the newest cut.
+            `states.EditError` if the message is not there, or stands before the newest cut.
         on_pending: If a new message meets a state that waits for answers: "raise", "deny" the waiting
             calls, or "queue" the message until the `resume`.
         conversation_id: Part of every idempotency key. The state keeps it until a turn begins with another

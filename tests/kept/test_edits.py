@@ -29,7 +29,7 @@ from goaitools_py import (
 )
 from goaitools_py.backends.base import BackendError
 from goaitools_py.compaction import Summarize
-from goaitools_py.states import inspect_state, read_history, state_messages
+from goaitools_py.states import EditError, inspect_state, read_history, state_messages
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
 from tests import _history_laws
 
@@ -301,9 +301,9 @@ def test_a_message_in_the_middle_of_a_turn_is_not_edited(face: Face) -> None:
             has_said = True
     state = turn.result().state
     assert texts(state) == ["first", "and quickly"]
-    with pytest.raises(ValueError, match="edit the first message"):
+    with pytest.raises(EditError, match="edit the first message"):
         made.chat_with_state(state, user="changed", edit="ada-1u2")
-    with pytest.raises(ValueError, match="no message of this conversation"):
+    with pytest.raises(EditError, match="no message of this conversation"):
         made.chat_with_state(state, user="changed", edit="ada-1u3")
     assert len(backend.requests) == 2
 
@@ -341,7 +341,7 @@ def test_no_edit_past_a_cut(face: Face, kept: Threads, place: str) -> None:
             talk.send("changed", edit=1, compactor=None)
             assert texts(talk.blob) == ["changed"]
             continue
-        with pytest.raises(ValueError, match="since the newest cut"):
+        with pytest.raises(EditError, match="since the newest cut"):
             talk.send("changed", edit=1)
         assert (talk.blob, len(backend.requests)) == (old, 3)
 
@@ -353,7 +353,7 @@ def test_an_unknown_message(kept: Threads, store: FaultyStore, edit: Any) -> Non
     conversation = kept(backend, store)
     conversation.send("first")
     old = blob_in(store)
-    with pytest.raises(ValueError, match="no message of this conversation"):
+    with pytest.raises(EditError, match="no message of this conversation"):
         conversation.send("changed", edit=edit)
     assert (blob_in(store), len(backend.requests)) == (old, 1)
 
