@@ -8,7 +8,7 @@ Owns: the one public door to them. Must never know: a turn.
 
 from .chat.handles import Step
 from .history.additions import update_state
-from .history.branch import fork_state, rewind_state, undo_cut
+from .history.branch import EditError, fork_state, rewind_state, undo_cut
 from .history.convert.entries import Loss, LossKind
 from .history.convert.state import Conversion, convert_state
 from .history.diff import StateDiff, diff_states
@@ -23,7 +23,6 @@ from .history.transcript_json import HISTORY_SCHEMA, RESULT_SCHEMA
 from .history.turns import read_history, to_markdown
 from .state.blob_header import FORMAT_VERSIONS
 from .state.whole_blobs import state_from_text, state_to_text
-from .types.errors import EditError
 
 __all__ = [
     "EXPORT_SCHEMA",

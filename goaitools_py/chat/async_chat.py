@@ -526,6 +526,7 @@ class AsyncChat(Facade[AsyncBackend]):
         parts: PartsPlace = "inline",
         stop_every: float | None = None,
         keep_branches: bool = False,
+        auto_title: bool = False,
         **misplaced: Unpack[NoFields],
     ) -> AsyncConversation:
         """A conversation that is kept in a store. Nothing is loaded yet, and making one costs nothing. This
@@ -554,6 +555,7 @@ class AsyncChat(Facade[AsyncBackend]):
                 The store must be `stores.Stopping`. None: a turn ends only where it runs.
             keep_branches: True: a turn with `edit` first copies the conversation, as it was, to the key
                 ``<key>.branch.<revision>``; the warning `branch_kept` has the end of that key.
+            auto_title: True: the first message of a conversation without a title becomes its title.
 
         Returns:
             An `AsyncConversation`.
@@ -578,6 +580,7 @@ class AsyncChat(Facade[AsyncBackend]):
             parts=parts,
             stop_every=stop_every,
             keep_branches=keep_branches,
+            auto_title=auto_title,
         )
         return AsyncConversation(*made)
 

@@ -511,6 +511,7 @@ class Chat(Facade[Backend]):
         parts: PartsPlace = "inline",
         stop_every: float | None = None,
         keep_branches: bool = False,
+        auto_title: bool = False,
         **misplaced: Unpack[NoFields],
     ) -> Conversation:
         """A conversation that is kept in a store. Nothing is loaded yet, and making one costs nothing.
@@ -538,6 +539,7 @@ class Chat(Facade[Backend]):
                 The store must be `stores.Stopping`. None: a turn ends only where it runs.
             keep_branches: True: a turn with `edit` first copies the conversation, as it was, to the key
                 ``<key>.branch.<revision>``; the warning `branch_kept` has the end of that key.
+            auto_title: True: the first message of a conversation without a title becomes its title.
 
         Returns:
             A `Conversation`.
@@ -562,6 +564,7 @@ class Chat(Facade[Backend]):
             parts=parts,
             stop_every=stop_every,
             keep_branches=keep_branches,
+            auto_title=auto_title,
         )
         return Conversation(*made)
 

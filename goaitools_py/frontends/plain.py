@@ -54,7 +54,17 @@ from .reply_pieces import (
     turn_ids,
 )
 
-__all__ = ["PLAIN_JSON", "PlainStream", "messages_of", "pending_of", "piece_of", "read_plain", "result_of"]
+__all__ = [
+    "PLAIN_JSON",
+    "PlainStream",
+    "actions_of",
+    "cost_of",
+    "messages_of",
+    "pending_of",
+    "piece_of",
+    "read_plain",
+    "result_of",
+]
 
 _MEMBERS = frozenset({"text", "parts", "turn_id", "context", "metadata", "answers"})
 _AGAIN = frozenset({"again", "edit"})
@@ -175,6 +185,18 @@ def piece_of(piece: Piece) -> tuple[str, dict[str, Any]] | None:
     return None
 
 
+def cost_of(result: ChatResult) -> float | None:
+    """Give the cost of a turn in US dollars; None if it is not known, as for a reply from the store."""
+    cost = None if result.duplicate or not result.usage.requests else result.cost_usd
+    return None if cost is None else float(cost)
+
+
+def actions_of(result: ChatResult) -> list[dict[str, Any]]:
+    """Give the actions of a turn's tools, with their data as JSON-able values."""
+    found: list[dict[str, Any]] = result.to_dict(content=True)["actions"] if result.actions else []
+    return found
+
+
 def result_of(result: ChatResult, turn: str) -> dict[str, Any]:
     """Write the result of a turn. `turn`: its `turn_ref`."""
     usage = result.usage
@@ -185,6 +207,8 @@ def result_of(result: ChatResult, turn: str) -> dict[str, Any]:
         "finish_reason": result.finish_reason,
         "pending": pending_of(result.pending),
         "usage": {name: getattr(usage, name) for name in usage.__struct_fields__},
+        "cost_usd": cost_of(result),
+        "actions": actions_of(result),
         "warnings": [warning.code for warning in result.warnings],
         "duplicate": result.duplicate,
     }

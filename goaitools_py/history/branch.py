@@ -32,7 +32,7 @@ from .archive_reading import is_undoable, newest_cut, undoable, undone
 from .rewrite.repair import REPAIRED, checked
 from .rewrite.rewritten import UNSIGNED, unsigned_turns
 
-__all__ = ["before_message", "fork_state", "rewind_state", "undo_cut"]
+__all__ = ["EditError", "before_message", "fork_state", "rewind_state", "undo_cut"]
 
 
 def fork_state(

@@ -32,6 +32,7 @@ from ..state.state import ConversationState, closed_turns, newest_number
 from ..types.answers import Answers
 from ..types.errors import TurnConflictError
 from ..types.messages import Message
+from ..types.render import files_in
 from ..types.tokens import TokenCounter
 from . import inbox, journal, meter, steps, turn_ids
 from .attempts import ANSWERS, asked_in_words, without_problems
@@ -54,6 +55,7 @@ __all__ = [
     "recognise",
     "sort_answers",
     "take_reply",
+    "titled",
     "with_fresh_ids",
     "without_id",
 ]
@@ -263,6 +265,20 @@ def begin(
     if words:
         state = asked_in_words(state, words, dialect)
     return Begun(given=given, state=state, without_input=inbox.without_inbox(given), has_grown=has_grown)
+
+
+_TITLE: Final = 60
+"""The most characters of a title that is made of a message."""
+
+
+def titled(state: ConversationState, messages: Sequence[Message]) -> ConversationState:
+    """The state with the first words of a user's message as its title, or the names of its files."""
+    said = next((one for one in messages if one.role == "user" and not one.is_event), None)
+    if said is None:
+        return state
+    words = " ".join(said.said.split()) or ", ".join(part.name or part.media_type for part in files_in(said))
+    title = words if len(words) <= _TITLE else words[: _TITLE - 1].rsplit(" ", 1)[0][: _TITLE - 1] + "…"
+    return replace(state, meta=msgspec.structs.replace(state.meta, title=title))
 
 
 def changed_marks(state: ConversationState, marks: Mapping[str, str]) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from ..base.values import replace
 from ..chat.async_chat import AsyncChat
 from ..chat.kept.facade import ConversationSnapshot, PartsPlace, Save
-from ..chat.kept.summaries import summaries_of
+from ..chat.kept.summaries import listing_of, summaries_of
 from ..frontends import AISDK, PLAIN_JSON, Ask, AskError, FrontEnd, SnapshotFrontEnd
 from ..frontends.bodies import MAX_ID_CHARACTERS
 from ..frontends.plain import pending_of, result_of
@@ -33,6 +33,7 @@ from .http import (
     answered,
     json_response,
     no_content,
+    private,
     problem_response,
     read_body,
     route,
@@ -43,7 +44,7 @@ from .identity import BadCallerError, Caller, KeyFunction, NotTrusted, caller_of
 from .listeners import Listeners, Seat
 from .openapi import document_of
 from .relay import Relay
-from .request_bodies import event_rows, events_by_name, events_of, read_message
+from .request_bodies import event_rows, events_by_name, events_of, read_message, read_title
 from .requests import ConversationRequest
 from .runs import Run
 from .serve_limits import MAX_DIGITS, ServeLimits
@@ -147,7 +148,7 @@ def serve(
             )
         return StatelessApp(chat, key, frontends, limits or ServeLimits(), revisions, hosts)
     how: dict[str, Any] = {"save": save, "parts": place_of_parts(store, parts), "lease_ttl": lease_ttl}
-    how["keep_branches"] = keep_branches
+    how |= {"keep_branches": keep_branches, "auto_title": True}
     if isinstance(store, AsyncStopping):
         how["stop_every"] = stop_every
     # A store, or an option of its conversations, that does not fit is refused here, and not at each request.
@@ -210,7 +211,7 @@ class ServeApp(Starlette):
             ],
             lifespan=lambda _: self.running(),
             middleware=host_check(hosts),
-            exception_handlers={HTTPException: lambda _, error: problem_response(error)},
+            exception_handlers={HTTPException: lambda _, error: private(problem_response(error))},
         )
 
     @asynccontextmanager
@@ -242,6 +243,7 @@ class ServeApp(Starlette):
         return [
             route("GET", "/conversations", self._list),
             route("GET", one, self._info),
+            route("PATCH", one, self._rename),
             route("DELETE", one, self._erase),
             route("GET", f"{one}/messages", self._messages_in(PLAIN_JSON)),
             route("POST", f"{one}/turns", self._turn),
@@ -347,6 +349,7 @@ class ServeApp(Starlette):
                 "turn_status": status,
                 "turns": state.turns_processed,
                 "updated_at": snapshot.info.saved_at.isoformat(),
+                "cost_usd": None if state.total_cost_usd is None else float(state.total_cost_usd),
                 "pending": pending_of(shown_pending(snapshot)),
             }
         )
@@ -358,12 +361,22 @@ class ServeApp(Starlette):
         cursor, limit = request.query_params.get("cursor"), request.query_params.get("limit", "100")
         if not limit.isdecimal() or len(limit) > MAX_DIGITS or not 1 <= int(limit) <= 1_000:
             raise AskError("limit must be 1 to 1000")
+        ask, is_ordered = listing_of(self._store, caller.prefix, cursor, int(limit))
         try:
-            found = await self._store.list(caller.prefix, cursor=cursor, limit=int(limit))
+            page = summaries_of(await ask(), is_ordered=is_ordered)
         except ValueError:
             raise AskError("the cursor is not one that this server gave") from None
-        page = summaries_of(found)
-        return json_response({"conversations": rows_of(page, caller.prefix), "cursor": page.cursor})
+        rows = rows_of(page, caller.prefix)
+        return json_response({"conversations": rows, "cursor": page.cursor, "ordered": is_ordered})
+
+    async def _rename(self, request: Request) -> Response:
+        caller = await self._caller(request)
+        title = read_title(await read_body(request, self._limits))
+        conversation = self._request_for(caller).conversation
+        if await conversation.info() is None:
+            raise HTTPException(404)
+        await conversation.update(title=title)
+        return no_content()
 
     async def _erase(self, request: Request) -> Response:
         await self._request_for(await self._caller(request)).forget()

@@ -28,7 +28,7 @@ from ..types.messages import event as event_message
 from .http import read_body, take_body
 from .serve_limits import ServeLimits
 
-__all__ = ["event_rows", "events_by_name", "events_of", "read_message"]
+__all__ = ["event_rows", "events_by_name", "events_of", "read_message", "read_title"]
 
 
 def events_of(rows: Sequence[Mapping[str, Any]]) -> list[Any]:
@@ -60,6 +60,15 @@ def events_by_name(body: bytes, most: int) -> dict[str, Any]:
     if not isinstance(found, dict) or len(found) > most:
         raise AskError(f"the body must be an object with at most {most} members")
     return found
+
+
+def read_title(body: bytes) -> str:
+    """Read the new title of a conversation."""
+    found = _json(body)
+    title = found.get("title") if isinstance(found, dict) and found.keys() == {"title"} else None
+    if not isinstance(title, str) or len(title) > MAX_ID_CHARACTERS:
+        raise AskError(f"the body must be an object with a title of at most {MAX_ID_CHARACTERS} characters")
+    return title
 
 
 def _json(body: bytes) -> Any:

@@ -132,8 +132,15 @@ class TokenUsage(Struct):
     requests: int
 
 
+class ToolAction(Struct):
+    """Something that a tool has done, in words for people."""
+
+    text: str
+    data: dict[str, Any]
+
+
 class TurnResult(Struct):
-    """What came of a turn."""
+    """What came of a turn. `cost_usd`: null if it is not known, as for a reply from the store."""
 
     turn: str
     text: str
@@ -141,6 +148,8 @@ class TurnResult(Struct):
     finish_reason: str
     pending: list[WaitingCall]
     usage: TokenUsage
+    cost_usd: float | None
+    actions: list[ToolAction]
     warnings: list[str]
     duplicate: bool
 
@@ -150,6 +159,12 @@ class StoppedTurn(Struct):
 
     turn: str
     status: Literal["stopped"]
+
+
+class Rename(_Sent):
+    """A new title; "" takes it away."""
+
+    title: Id | Literal[""]
 
 
 class GoOn(_Sent):
@@ -171,6 +186,7 @@ class ConversationFacts(Struct):
     turn_status: TurnStatus
     turns: int
     updated_at: datetime
+    cost_usd: float | None
     pending: list[WaitingCall]
 
 
@@ -186,10 +202,12 @@ class ConversationRow(Struct):
 
 
 class ConversationList(Struct):
-    """Conversations, and where the next ones begin; null at the end."""
+    """Conversations, and where the next ones begin; null at the end. `ordered`: the one that was saved last
+    comes first; false if the store cannot order them."""
 
     conversations: list[ConversationRow]
     cursor: str | None
+    ordered: bool
 
 
 class SaidPiece(Struct, tag="text"):
@@ -330,7 +348,7 @@ CARRIED: tuple[type[Struct], ...] = (
 
 SHAPES: tuple[type[Struct], ...] = (
     TextMessage, PartsMessage, ApproveAnswer, DenyAnswer, ReturnAnswer, Answers, NewEvent, GoOn,
-    TurnResult, StoppedTurn, Stopped, ConversationFacts, ConversationList, ShownMessage,
+    Rename, TurnResult, StoppedTurn, Stopped, ConversationFacts, ConversationList, ShownMessage,
     ProblemDocument, Done,
 )  # fmt: skip
 """The types that the document names. Those inside of them come along."""

@@ -11,16 +11,24 @@ keys are not evicted.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..base.process import Process, this_process
 from ..types.errors import StoreUnavailableError
 from . import common
-from .base import RowFacts, Stored, StoredHead, StoredPage, StoredPart
+from .base import RowFacts, Stored, StoredHead, StoredKey, StoredPage, StoredPart
 from .clients import redis_answers_within, warn_of_redis
-from .redis_client import BYTES, check_client, nodes_of, redis_errors, refused_writes, unknown_script
+from .redis_client import (
+    BYTES,
+    check_client,
+    check_recent,
+    nodes_of,
+    redis_errors,
+    refused_writes,
+    unknown_script,
+)
 from .redis_keys import Command, KeySpace, LeaseKey, SaveCommand, by_digest, stored_keys
 from .taking import held_async, taking_async
 
@@ -40,16 +48,28 @@ class AsyncRedisStore:
             are done. In a child process, a client that was used before the fork is refused.
         ttl: Seconds after its last save until Redis forgets a conversation; None: never.
         prefix: The beginning of all its key names.
+        recent: True: each save also notes its time in sorted sets, and the store has a method ``recent``: it
+            lists the conversations that were saved since, the newest first. One for all keys, and one for
+            each beginning of a key that ends in a slash. Not on a cluster: there a script changes the keys of
+            one node only.
     """
 
     def __init__(
-        self, client: Redis | RedisCluster, *, ttl: float | None = None, prefix: str = "goaitools"
+        self,
+        client: Redis | RedisCluster,
+        *,
+        ttl: float | None = None,
+        prefix: str = "goaitools",
+        recent: bool = False,
     ) -> None:
         check_client(client, "AsyncRedisStore", is_async=True)
+        check_recent(client, recent)
         warn_of_redis(client)
         self._client: Any = client
         self.longest_wait = redis_answers_within(client)
-        self._keys = KeySpace(prefix, ttl)
+        self._keys = KeySpace(prefix, ttl, recent=recent)
+        if recent:  # without the sets there is no such method, and lists are in no order
+            self.recent = self._recents
         if True:  # ASYNC
             self._used_in: Process | None = None
 
@@ -122,12 +142,21 @@ class AsyncRedisStore:
         while asked := walk.ask():
             node, command = asked
             walk.answer(await self._send(command, **nodes[node]))
+        return StoredPage(keys=await self._listed(walk.keys), cursor=walk.cursor)
+
+    async def _listed(self, keys: Sequence[str]) -> tuple[StoredKey, ...]:
         pipeline = self._client.pipeline(transaction=False)
-        for key in walk.keys:
+        for key in keys:
             pipeline.execute_command(*self._keys.listed(key), **BYTES)
         with redis_errors():
-            answers = await pipeline.execute()
-        return StoredPage(keys=stored_keys(walk.keys, answers), cursor=walk.cursor)
+            return stored_keys([*keys], await pipeline.execute())
+
+    async def _recents(self, prefix: str = "", *, before: str | None = None, limit: int = 100) -> StoredPage:
+        """A page of the keys that begin with `prefix`, the one that was saved last first."""
+        walk = self._keys.recent(prefix, before, limit)
+        while asked := walk.ask():
+            walk.answer(await self._send(asked))
+        return StoredPage(keys=await self._listed(walk.keys), cursor=walk.cursor)
 
     async def lease_and_load(self, key: str, ttl: float) -> tuple[AsyncRedisLease, Stored | None]:
         """Take a lease and load, in one script. See `Combining.lease_and_load`."""

@@ -12,15 +12,23 @@ keys are not evicted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..types.errors import StoreUnavailableError
 from . import common
-from .base import RowFacts, Stored, StoredHead, StoredPage, StoredPart
+from .base import RowFacts, Stored, StoredHead, StoredKey, StoredPage, StoredPart
 from .clients import redis_answers_within, warn_of_redis
-from .redis_client import BYTES, check_client, nodes_of, redis_errors, refused_writes, unknown_script
+from .redis_client import (
+    BYTES,
+    check_client,
+    check_recent,
+    nodes_of,
+    redis_errors,
+    refused_writes,
+    unknown_script,
+)
 from .redis_keys import Command, KeySpace, LeaseKey, SaveCommand, by_digest, stored_keys
 from .taking import held, taking
 
@@ -38,16 +46,28 @@ class RedisStore:
             used before and after a fork: redis-py gives each process connections of its own.
         ttl: Seconds after its last save until Redis forgets a conversation; None: never.
         prefix: The beginning of all its key names.
+        recent: True: each save also notes its time in sorted sets, and the store has a method ``recent``: it
+            lists the conversations that were saved since, the newest first. One for all keys, and one for
+            each beginning of a key that ends in a slash. Not on a cluster: there a script changes the keys of
+            one node only.
     """
 
     def __init__(
-        self, client: Redis | RedisCluster, *, ttl: float | None = None, prefix: str = "goaitools"
+        self,
+        client: Redis | RedisCluster,
+        *,
+        ttl: float | None = None,
+        prefix: str = "goaitools",
+        recent: bool = False,
     ) -> None:
         check_client(client, "RedisStore", is_async=False)
+        check_recent(client, recent)
         warn_of_redis(client)
         self._client: Any = client
         self.longest_wait = redis_answers_within(client)
-        self._keys = KeySpace(prefix, ttl)
+        self._keys = KeySpace(prefix, ttl, recent=recent)
+        if recent:  # without the sets there is no such method, and lists are in no order
+            self.recent = self._recents
 
     def load(self, key: str) -> Stored | None:
         """The blob under `key`, or None."""
@@ -112,12 +132,21 @@ class RedisStore:
         while asked := walk.ask():
             node, command = asked
             walk.answer(self._send(command, **nodes[node]))
+        return StoredPage(keys=self._listed(walk.keys), cursor=walk.cursor)
+
+    def _listed(self, keys: Sequence[str]) -> tuple[StoredKey, ...]:
         pipeline = self._client.pipeline(transaction=False)
-        for key in walk.keys:
+        for key in keys:
             pipeline.execute_command(*self._keys.listed(key), **BYTES)
         with redis_errors():
-            answers = pipeline.execute()
-        return StoredPage(keys=stored_keys(walk.keys, answers), cursor=walk.cursor)
+            return stored_keys([*keys], pipeline.execute())
+
+    def _recents(self, prefix: str = "", *, before: str | None = None, limit: int = 100) -> StoredPage:
+        """A page of the keys that begin with `prefix`, the one that was saved last first."""
+        walk = self._keys.recent(prefix, before, limit)
+        while asked := walk.ask():
+            walk.answer(self._send(asked))
+        return StoredPage(keys=self._listed(walk.keys), cursor=walk.cursor)
 
     def lease_and_load(self, key: str, ttl: float) -> tuple[RedisLease, Stored | None]:
         """Take a lease and load, in one script. See `Combining.lease_and_load`."""

@@ -317,6 +317,8 @@ class Beginning:
             words=words,
             has_grown=has_grown,
         )
+        if self._plan.titles and not (state.meta.title or state.meta.processed or state.open):
+            begun = replace(begun, state=acts.titled(begun.state, self.messages))
         return begun if self._unedited is None else replace(begun, unedited=self._unedited)
 
     def _mark(self, voice: Voice) -> None:

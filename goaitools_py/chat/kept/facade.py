@@ -148,6 +148,7 @@ def settings_of(
     stop_every: float | None = None,
     converts: bool = False,
     keep_branches: bool = False,
+    auto_title: bool = False,
 ) -> RowSettings:
     """Check and collect the settings of a kept conversation. Raises TypeError or ValueError."""
     if not isinstance(key, str):
@@ -168,6 +169,7 @@ def settings_of(
         "concurrent_turns": concurrent_turns,
         "plain_title": plain_title,
         "keep_branches": keep_branches,
+        "auto_title": auto_title,
     }
     for name, flag in flags.items():
         if not isinstance(flag, bool) and not (flag is None and name == "plain_title"):
@@ -204,6 +206,7 @@ def settings_of(
         stop_every=stop_every,
         converts=converts,
         keep_branches=keep_branches,
+        auto_title=auto_title,
         # For a store of the caller's own: an async call can be left, a blocking one holds this thread.
         longest_wait=math.inf if is_async else 0.0,
     )
@@ -396,6 +399,7 @@ class KeptFacade:
             stop_every=settings.stop_every,
             converts=settings.converts,
             keep_branches=settings.keep_branches,
+            auto_title=settings.auto_title,
         )
 
     def _stopping(self) -> Flow[bool]:
