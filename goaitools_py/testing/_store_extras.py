@@ -178,7 +178,12 @@ def list_stays_within_its_prefix(case: StoreCase) -> Findings:
 def recent_is_in_order(case: StoreCase) -> Findings:
     if not case.store.has_recent:
         return
-    names = [f"recent/{number:02}" for number in range(12)] + ["recent_/x", "recent", "recent/é/1", "other"]
+    names = [f"recent/{number:02}" for number in range(12)] + [
+        "recent_/x",
+        "recent",
+        "recent/é/1",
+        "elsewhere",
+    ]
     versions = {name: case.store.save(case.key(name), b"blob", expected=None) for name in names}
     for name in ("recent/03", "recent/é/1"):
         case.store.save(case.key(name), b"newer", expected=versions[name])
@@ -489,6 +494,9 @@ CHECKS: tuple[StoreCheck, ...] = (
     delete_compares,
     versions_do_not_come_again,
     list_is_complete,
+    recent_is_in_order,
+    recent_pages_hold_still,
+    recent_stays_within_its_prefix,
     list_stays_within_its_prefix,
     list_tells_the_same,
     list_all,
