@@ -8,7 +8,7 @@ Owns: the one public door to them. Must never know: a turn.
 
 from .chat.handles import Step
 from .history.additions import update_state
-from .history.branch import fork_state, rewind_state, undo_cut
+from .history.branch import EditError, fork_state, rewind_state, undo_cut
 from .history.convert.entries import Loss, LossKind
 from .history.convert.state import Conversion, convert_state
 from .history.diff import StateDiff, diff_states
@@ -30,6 +30,7 @@ __all__ = [
     "HISTORY_SCHEMA",
     "RESULT_SCHEMA",
     "Conversion",
+    "EditError",
     "History",
     "HistoryCall",
     "HistoryIteration",

@@ -525,6 +525,8 @@ class AsyncChat(Facade[AsyncBackend]):
         plain_title: bool | None = None,
         parts: PartsPlace = "inline",
         stop_every: float | None = None,
+        keep_branches: bool = False,
+        auto_title: bool = False,
         **misplaced: Unpack[NoFields],
     ) -> AsyncConversation:
         """A conversation that is kept in a store. Nothing is loaded yet, and making one costs nothing. This
@@ -551,6 +553,9 @@ class AsyncChat(Facade[AsyncBackend]):
                 writes only the new parts. The store must be `stores.Parted`. "inline": in the blob.
             stop_every: Seconds between two looks of a turn at the stop flag, which `Conversation.stop` sets.
                 The store must be `stores.Stopping`. None: a turn ends only where it runs.
+            keep_branches: True: a turn with `edit` first copies the conversation, as it was, to the key
+                ``<key>.branch.<revision>``; the warning `branch_kept` has the end of that key.
+            auto_title: True: the first message of a conversation without a title becomes its title.
 
         Returns:
             An `AsyncConversation`.
@@ -574,6 +579,8 @@ class AsyncChat(Facade[AsyncBackend]):
             plain_title=plain_title,
             parts=parts,
             stop_every=stop_every,
+            keep_branches=keep_branches,
+            auto_title=auto_title,
         )
         return AsyncConversation(*made)
 

@@ -266,6 +266,8 @@ class AsyncConversation(KeptFacade):
     ) -> Summaries:
         """A page of the conversations of this store, for a list of them: no state is loaded or opened.
 
+        The one that was saved last comes first, if the store has ``recent``; see `Summaries.is_ordered`.
+
         Args:
             prefix: The beginning of their keys, such as ``"ada/"``. "" lists the conversations of all users.
             cursor: The `cursor` of the page before.

@@ -74,6 +74,7 @@ class SeriesFields(DefaultFields, total=False):
     messages: Sequence[Message] | Unset | None
     speaker: str | Unset | None
     turn_id: str | Unset | None
+    edit: int | str | Unset | None
     conversation_id: str | Unset | None
     metadata: Mapping[str, str] | Unset | None
     min_revision: int | Unset | None

@@ -38,6 +38,7 @@ from .agui_messages import (
 )
 from .bodies import HEADERS, frame, progress_of
 from .front_end import Ask, FrontEnd, FrontStream, Shown, SnapshotFrontEnd, problem_of
+from .plain import actions_of, cost_of
 from .reply_pieces import Called, Piece, Reasoned, Returned, Said, Step, pieces_of_event
 
 __all__ = ["AGUI", "AGUIStream"]
@@ -157,7 +158,9 @@ class AGUIStream(FrontStream):
         return messages
 
     def _finished(self, result: ChatResult[Any]) -> Chunk:
-        about: Chunk = {"result": {"status": result.status}}
+        known = {"cost_usd": cost_of(result), "actions": actions_of(result) or None}
+        told = {name: value for name, value in known.items() if value is not None}
+        about: Chunk = {"result": {"status": result.status, **told}}
         waiting = [_interrupt(call) for call in result.pending if call.reason == "approval"]
         if waiting:
             about = {"outcome": {"type": "interrupt", "interrupts": waiting}}

@@ -81,7 +81,7 @@ def read_agui(body: bytes) -> AGUIAsk:
             raise AskError("answer the calls first, and then send the message")
         id = text_of(messages[-1], "id")
         said = _asked_parts(messages[-1].get("content"))
-        return AGUIAsk(said=said, turn_id=id, metadata={MESSAGE_ID: id}, **about)
+        return AGUIAsk(said=said, turn_id=id, edit="", metadata={MESSAGE_ID: id}, **about)
     return AGUIAsk(answers={**_results(messages), **answers}, **about)
 
 

@@ -20,6 +20,7 @@ from ..types.result import ChatResult
 from .aisdk_messages import BAD_INPUT, input_of, is_inside, output_of, read_aisdk, ui_messages
 from .bodies import HEADERS, frame, progress_of, state_of
 from .front_end import Ask, CarryingFrontEnd, FrontEnd, FrontStream, problem_of
+from .plain import actions_of, cost_of
 from .reply_pieces import Called, Piece, Reasoned, Returned, Said, Step, Waits, pieces_of_event
 
 __all__ = ["AISDK", "UIMessageStream"]
@@ -201,6 +202,8 @@ def _metadata(result: ChatResult) -> dict[str, Any]:
     return {
         "status": result.status,
         "usage": {name: getattr(usage, name) for name in usage.__struct_fields__},
+        "cost_usd": cost_of(result),
+        "actions": actions_of(result),
     }
 
 

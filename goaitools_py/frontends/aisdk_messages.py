@@ -54,6 +54,7 @@ def read_aisdk(body: bytes, *, carries: bool = False) -> Ask:
             said=_said(_parts(last)),
             turn_id=text_of(last, "id"),
             again=_again(found) if trigger == "regenerate-message" else None,
+            edit=text_of(found, "messageId") if _is_edit(found, last, trigger) else None,
             state=state,
         )
     if last.get("role") != "assistant" or trigger == "regenerate-message":
@@ -71,6 +72,11 @@ def _newest_state(messages: list[dict[str, Any]]) -> str | None:
 
 def _again(found: dict[str, Any]) -> str:
     return "" if found.get("messageId") is None else text_of(found, "messageId")
+
+
+def _is_edit(found: dict[str, Any], last: dict[str, Any], trigger: str) -> bool:
+    """True if the message replaces an earlier one: the client names its id, which the new one has, too."""
+    return trigger == "submit-message" and found.get("messageId") is not None and "id" in last
 
 
 def _parts(message: dict[str, Any]) -> list[dict[str, Any]]:

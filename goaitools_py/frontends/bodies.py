@@ -200,7 +200,7 @@ KEEP_ALIVE: Final = b": keep-alive\n\n"
 
 HEADERS: Final = {
     "content-type": "text/event-stream; charset=utf-8",
-    "cache-control": "no-cache",
+    "cache-control": "no-store",
     "x-accel-buffering": "no",
 }
 """Headers of a response that streams events. The last one tells nginx not to collect them."""

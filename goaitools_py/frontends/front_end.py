@@ -57,6 +57,8 @@ class Ask(Value, frozen=True, kw_only=True):
         said: The user's message, in parts; empty if the client only answers calls.
         turn_id: The client's id of the message. It makes a delivery that comes twice one turn.
         answers: Answers by call id, as the client claims them; see `answers_to`.
+        edit: The id of the user's message that this one replaces. "" for the message with the id `turn_id`,
+            if there is one. None: a new message.
         again: The id of the reply that is to be written again; "" for the newest one. None: a new message.
         context: Facts for the model that are not stored.
         metadata: Names and values to keep with the turn.
@@ -70,6 +72,7 @@ class Ask(Value, frozen=True, kw_only=True):
     said: tuple[Part, ...] = ()
     turn_id: str | None = None
     answers: Answers = field(default_factory=dict)
+    edit: str | None = None
     again: str | None = None
     context: str | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
@@ -252,6 +255,7 @@ _TABLE: tuple[tuple[type[BaseException], int, str], ...] = (
     (errors.StoreCommitError, 503, "The reply could not be saved. Try again."),
     (errors.ToolPendingError, 409, "A tool call waits for an answer."),
     (errors.TurnConflictError, 409, "Another message has this id."),
+    (errors.EditError, 409, "That message cannot be replaced any more."),
     (errors.NothingToResumeError, 409, "There is nothing to go on with."),
     (errors.TurnInProgressError, 409, _ELSEWHERE),
     (errors.LeaseHeldError, 409, _ELSEWHERE),

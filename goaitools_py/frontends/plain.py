@@ -3,8 +3,10 @@
 Owns: the front end `PLAIN_JSON`: the members of requests, the shapes of replies and histories, and the names
 of the events. Must never know: HTTP, a store, or who listens.
 
-A message: ``{"text" | "parts", "turn_id", "context"?, "metadata"?, "again"?}``. With ``again``, the id of a
-reply or "" for the newest one, that reply is written again, and the message is the one it answers. Answers:
+A message: ``{"text" | "parts", "turn_id", "context"?, "metadata"?, "edit"?, "again"?}``. With ``edit``, the
+id of a message of the user, the new one replaces that message and everything after it. With ``again``, the id
+of a reply or "" for the newest one, that reply is written again, and the message is the one it answers.
+Answers:
 ``{"answers": {call_id: answer}}``, each ``{"approve": true, "arguments"?}``, ``{"deny": reason}`` or
 ``{"return": value, "is_error"?}``. The URL names the conversation.
 
@@ -52,10 +54,20 @@ from .reply_pieces import (
     turn_ids,
 )
 
-__all__ = ["PLAIN_JSON", "PlainStream", "messages_of", "pending_of", "piece_of", "read_plain", "result_of"]
+__all__ = [
+    "PLAIN_JSON",
+    "PlainStream",
+    "actions_of",
+    "cost_of",
+    "messages_of",
+    "pending_of",
+    "piece_of",
+    "read_plain",
+    "result_of",
+]
 
 _MEMBERS = frozenset({"text", "parts", "turn_id", "context", "metadata", "answers"})
-_AGAIN = frozenset({"again"})
+_AGAIN = frozenset({"again", "edit"})
 _CARRIED = frozenset({"state", "conversation"})
 
 
@@ -79,10 +91,14 @@ def read_plain(body: bytes, *, carries: bool = False) -> Ask:
     again = found.get("again")
     if again is not None and not (isinstance(again, str) and len(again) <= MAX_ID_CHARACTERS and said):
         raise AskError("again is the id of a reply, and goes with the message that it answers")
+    edit = text_of(found, "edit") if found.get("edit") is not None else None
+    if edit is not None and (again is not None or not said):
+        raise AskError("edit is the id of a message of the user, and goes with the message that replaces it")
     return Ask(
         conversation=text_of(found, "conversation") if "conversation" in found else "",
         state=text_of(found, "state", most=None) if found.get("state") is not None else None,
         said=said,
+        edit=edit,
         again=again,
         turn_id=text_of(found, "turn_id") if "turn_id" in found else None,
         answers=answers,
@@ -169,6 +185,18 @@ def piece_of(piece: Piece) -> tuple[str, dict[str, Any]] | None:
     return None
 
 
+def cost_of(result: ChatResult) -> float | None:
+    """Give the cost of a turn in US dollars; None if it is not known, as for a reply from the store."""
+    cost = None if result.duplicate or not result.usage.requests else result.cost_usd
+    return None if cost is None else float(cost)
+
+
+def actions_of(result: ChatResult) -> list[dict[str, Any]]:
+    """Give the actions of a turn's tools, with their data as JSON-able values."""
+    found: list[dict[str, Any]] = result.to_dict(content=True)["actions"] if result.actions else []
+    return found
+
+
 def result_of(result: ChatResult, turn: str) -> dict[str, Any]:
     """Write the result of a turn. `turn`: its `turn_ref`."""
     usage = result.usage
@@ -179,6 +207,8 @@ def result_of(result: ChatResult, turn: str) -> dict[str, Any]:
         "finish_reason": result.finish_reason,
         "pending": pending_of(result.pending),
         "usage": {name: getattr(usage, name) for name in usage.__struct_fields__},
+        "cost_usd": cost_of(result),
+        "actions": actions_of(result),
         "warnings": [warning.code for warning in result.warnings],
         "duplicate": result.duplicate,
     }

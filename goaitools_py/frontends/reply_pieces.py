@@ -32,6 +32,7 @@ __all__ = [
     "Step",
     "TurnIds",
     "Waits",
+    "asked_in",
     "parts_of",
     "pieces_of",
     "pieces_of_event",
@@ -198,6 +199,11 @@ def said_in(turn: HistoryTurn) -> list[Message]:
     the application."""
     sent = [message for iteration in turn.iterations for message in parts_of(iteration)[0]]
     return [one for one in sent if one.role in ("user", "assistant") and not one.is_event and _is_shown(one)]
+
+
+def asked_in(turn: HistoryTurn) -> tuple[Message, ...]:
+    """Give the messages that stand before the first reply of a turn."""
+    return parts_of(turn.iterations[0])[0] if turn.iterations else ()
 
 
 def _is_shown(message: Message) -> bool:

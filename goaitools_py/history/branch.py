@@ -1,33 +1,39 @@
 """A conversation made from another one: a fork, an earlier point of it, or the history before the newest cut.
 
+An edit takes one message of the user and everything after it out; the turn then says the new message.
+
 Owns: these pure steps from blob to blob, and the text that says why a cut cannot be undone. Must never know:
 a store, a model, or the format of a record of the archive.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from ..backends.base import Dialect
 from ..backends.dialects import dialect_for
 from ..base.values import replace
+from ..open_turn.inbox import waiting_facts
 from ..open_turn.meter import count_entries, gauge_of, unanchored
 from ..open_turn.turn_ids import TURN_IDS_FACT, with_texts
 from ..state.closed_turns import ClosedTurn, has_gap, numbers_of, with_numbers
 from ..state.codec import PLAIN, Codec
+from ..state.letters import ASSISTANT, USER
 from ..state.parts import ARCHIVE
-from ..state.records import cut_facts, digest8, fresh_id, with_cut
+from ..state.records import InboxItem, RingRow, TurnIdRow, cut_facts, digest8, fresh_id, with_cut
 from ..state.row_codec import bounded
 from ..state.state import ConversationState, closed_turns, dump_state, hard_limits, load_state, rebuild
+from ..types.errors import EditError
 from ..types.options import check_options
 from .archive_reading import is_undoable, newest_cut, undoable, undone
 from .rewrite.repair import REPAIRED, checked
 from .rewrite.rewritten import UNSIGNED, unsigned_turns
 
-__all__ = ["fork_state", "rewind_state", "undo_cut"]
+__all__ = ["EditError", "before_message", "fork_state", "rewind_state", "undo_cut"]
 
 
 def fork_state(
@@ -90,6 +96,174 @@ def rewind_state(
         left -= there
         is_unbound = state.meta.unbound
     return _next(blob, _without_newest(state, left, dialect, is_unbound=is_unbound), codec, binding)
+
+
+class _Place(NamedTuple):
+    """The place of a message: `turns`, the number of newest turns that go with it, and `before`, the messages
+    of the user in front of it, in its turn or among those that wait, which stay."""
+
+    turns: int
+    before: int
+
+
+def before_message(
+    state: ConversationState, edit: int | str, dialect: Dialect, *, codec: Codec = PLAIN, binding: Any = None
+) -> ConversationState:
+    """Take a message of the user out of a conversation, and everything that came after it.
+
+    Usage and cost stay counted. Events that wait stay in the inbox. Messages of the user that wait go: they
+    were said later. What came before it in the same turn waits again: events, and other messages.
+
+    Args:
+        state: The conversation.
+        edit: The number or the id of the message's turn, its `turn_id`, or an id that a front end shows.
+        dialect: Reads the entries.
+        codec: How the blob is protected.
+        binding: The owner, for a sealed blob.
+
+    Raises:
+        EditError: No message has this id, or it stands before a cut that cannot be undone, or the model had
+            replied in its turn before it was said.
+    """
+    is_unbound = False
+    while True:
+        there = _since_cut(state) + (state.open is not None)
+        place = _place_of(state, edit)
+        if place is not None and place.turns <= there:
+            break
+        behind = state if not there else _without_newest(state, there, dialect)
+        if not is_undoable(behind, codec, binding):
+            raise EditError(_why_no_edit(state, is_found=place is not None))
+        state = undone(behind, codec, binding)
+        is_unbound = state.meta.unbound
+    left = _left_waiting(state, place)
+    ids = {row.id for row in left.rows}
+    if place.turns:
+        state = _without_newest(state, place.turns, dialect, is_unbound=is_unbound)
+    meta = msgspec.structs.replace(
+        state.meta,
+        turn=left.rows,
+        ring=tuple(row for row in state.meta.ring if row.id not in ids),
+        context="",
+        said={},
+        status="complete",
+    )
+    return replace(state, meta=meta, inbox=left.items)
+
+
+class _Left(NamedTuple):
+    items: tuple[InboxItem, ...]
+    rows: tuple[TurnIdRow, ...]
+
+
+def _left_waiting(state: ConversationState, place: _Place) -> _Left:
+    """The inbox after an edit: messages from before the edited one, in its turn, and events that wait."""
+    events = tuple(item for item in state.inbox if item.letter != USER)
+    if not place.turns:  # the message waits itself
+        first = [at for at, item in enumerate(state.inbox) if item.letter == USER][: place.before]
+        items = tuple(item for at, item in enumerate(state.inbox) if item.letter != USER or at in first)
+        return _Left(items, _waiting_rows(state)[: place.before])
+    turn = _turn_at(state, place.turns)
+    if turn.letters.partition(ASSISTANT)[0].count(USER) <= place.before and USER in turn.letters:
+        raise EditError(
+            "the model had replied in this turn before the message was said, so it cannot be replaced alone: "
+            "edit the first message of the turn"
+        )
+    ids = turn.record.facts.get(TURN_IDS_FACT, ())
+    marks = next((one.marks for one in turn.record.iterations), {})
+    kept: list[InboxItem] = []
+    said = 0
+    for at, (entry, letter) in enumerate(zip(turn.entries, turn.letters, strict=True)):
+        if letter == ASSISTANT or (letter == USER and said == place.before):
+            break
+        speaker, pinned = marks.get(at, (None, None))
+        said += letter == USER
+        more = waiting_facts(speaker, pinned)
+        kept.append(InboxItem(entry=entry, letter=letter, more=more))
+    rows: list[TurnIdRow | RingRow] = [*state.meta.turn, *state.meta.ring]
+    rows = [row for row in rows if row.id in ids[: place.before]]
+    return _Left((*kept, *events), tuple(TurnIdRow(row.id, row.said, row.more) for row in rows))
+
+
+def _turn_at(state: ConversationState, turns: int) -> ClosedTurn:
+    """The oldest of so many newest turns."""
+    opened = state.open
+    if opened is not None and turns == 1:
+        return opened.closed()
+    return closed_turns(state)[-(turns - (opened is not None))]
+
+
+def _waiting_rows(state: ConversationState) -> tuple[TurnIdRow, ...]:
+    """The turn ids of the messages that wait."""
+    accepted = state.open.facts.get(TURN_IDS_FACT, ()) if state.open is not None else ()
+    return tuple(row for row in state.meta.turn if row.id not in accepted)
+
+
+def _place_of(state: ConversationState, edit: int | str) -> _Place | None:
+    """Find a message of the user; None if it is not in this history."""
+    closed, is_open = closed_turns(state), state.open is not None
+    waiting = sum(item.letter == USER for item in state.inbox)
+    number, before = edit if isinstance(edit, int) else None, 0
+    if isinstance(edit, str) and (named := _named(state, edit)) is not None:
+        if named[0] is None:  # a message that waits, by its place in the inbox
+            items = state.inbox[: named[1]]
+            is_said = len(items) == named[1] and items[-1].letter == USER
+            return _Place(0, sum(item.letter == USER for item in items) - 1) if is_said else None
+        number, before = named
+        if number not in (state.meta.processed + 1, *numbers_of([turn.record for turn in closed])):
+            number = None  # a `turn_id` may look like an id that is shown
+    if number is not None:
+        if number == state.meta.processed + 1:
+            if is_open:
+                return _Place(1, before) if _has_message(state, 1, before) else None
+            return _Place(0, before) if waiting > before else None
+        numbers = numbers_of([turn.record for turn in closed])
+        if number < 1 or number not in numbers:
+            return None
+        turns = len(closed) - numbers.index(number) + is_open
+        return _Place(turns, before) if _has_message(state, turns, before) else None
+    digest = digest8(str(edit))
+    rows = [row.id for row in _waiting_rows(state)]
+    if digest in rows:
+        return _Place(0, max(0, waiting - len(rows) + rows.index(digest)))
+    for turns in range(1, len(closed) + is_open + 1):
+        turn = _turn_at(state, turns)
+        ids = list(turn.record.facts.get(TURN_IDS_FACT, ()))
+        if digest in ids:
+            said = turn.letters.partition(ASSISTANT)[0].count(USER)
+            return _Place(turns, max(0, said - len(ids) + ids.index(digest)))
+    return None
+
+
+def _has_message(state: ConversationState, turns: int, before: int) -> bool:
+    """True if the turn has a message of the user behind so many others."""
+    return not before or _turn_at(state, turns).letters.count(USER) > before
+
+
+_SHOWN_ID: Final = re.compile(r"-(?:([1-9]\d{0,11})(?:u([1-9]\d{0,5})?)?|waiting-([1-9]\d{0,5}))")
+"""The end of an id that front ends show: of a turn, of a message of the user in it, or of one that waits."""
+
+
+def _named(state: ConversationState, id: str) -> tuple[int | None, int] | None:
+    """Read an id that a front end shows: the number of the turn, and how many messages of the user stand
+    before the message in it. For a message that waits: None, and its place in the inbox from 1."""
+    found = _SHOWN_ID.fullmatch(id.removeprefix(state.meta.id)) if id.startswith(state.meta.id) else None
+    if found is None:
+        return None
+    number, place, waits = found.groups()
+    return (None, int(waits)) if waits else (int(number), int(place or 1) - 1)
+
+
+def _why_no_edit(state: ConversationState, *, is_found: bool) -> str:
+    if is_found or newest_cut(state.meta) is not None:
+        return (
+            "the message to edit is not among the turns since the newest cut, and only those can be replaced"
+            "; Compactor(…, retain=True) keeps what is needed to go back further"
+        )
+    return (
+        "no message of this conversation has the id of edit=: give the number or the id of a turn of "
+        "history().turns, or the turn_id of its message"
+    )
 
 
 def _without_newest(

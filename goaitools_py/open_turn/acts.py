@@ -32,6 +32,7 @@ from ..state.state import ConversationState, closed_turns, newest_number
 from ..types.answers import Answers
 from ..types.errors import TurnConflictError
 from ..types.messages import Message
+from ..types.render import files_in
 from ..types.tokens import TokenCounter
 from . import inbox, journal, meter, steps, turn_ids
 from .attempts import ANSWERS, asked_in_words, without_problems
@@ -54,7 +55,9 @@ __all__ = [
     "recognise",
     "sort_answers",
     "take_reply",
+    "titled",
     "with_fresh_ids",
+    "without_id",
 ]
 
 _COMPARED: Final = ("preamble", "tools", "model", "family")
@@ -101,6 +104,14 @@ def recognise(
     # The state has the messages already: sent again, the model would read them twice.
     left = _asked_again(state, key, messages) if turn_ids.is_unanswered(state.meta, key) else ()
     return Recognised(key=key, is_known=True, messages=left)
+
+
+def without_id(state: ConversationState, key: TurnKey) -> ConversationState:
+    """The state without what it knows of a turn id, because a new message takes the id."""
+    meta = state.meta
+    turn = tuple(row for row in meta.turn if row.id != key.id)
+    ring = tuple(row for row in meta.ring if row.id != key.id)
+    return replace(state, meta=msgspec.structs.replace(meta, turn=turn, ring=ring))
 
 
 def _asked_again(
@@ -198,14 +209,17 @@ class Begun(Value, frozen=True, kw_only=True):
         state: The same state with the messages.
         without_input: `given` without waiting messages: what is left if the provider refuses all of them.
         has_grown: True if `given` says more than its blob: a turn was closed, or calls were answered.
+        unedited: For an edit, the state with the message that is replaced, and all that followed it: it stays
+            if the provider refuses the new message. Else None.
     """
 
-    _unshown = frozenset({"given", "state", "without_input"})
+    _unshown = frozenset({"given", "state", "without_input", "unedited"})
 
     given: ConversationState
     state: ConversationState
     without_input: ConversationState
     has_grown: bool = False
+    unedited: ConversationState | None = None
 
 
 def begun(given: ConversationState, state: ConversationState, *, has_grown: bool = False) -> Begun:
@@ -251,6 +265,20 @@ def begin(
     if words:
         state = asked_in_words(state, words, dialect)
     return Begun(given=given, state=state, without_input=inbox.without_inbox(given), has_grown=has_grown)
+
+
+_TITLE: Final = 60
+"""The most characters of a title that is made of a message."""
+
+
+def titled(state: ConversationState, messages: Sequence[Message]) -> ConversationState:
+    """The state with the first words of a user's message as its title, or the names of its files."""
+    said = next((one for one in messages if one.role == "user" and not one.is_event), None)
+    if said is None:
+        return state
+    words = " ".join(said.said.split()) or ", ".join(part.name or part.media_type for part in files_in(said))
+    title = words if len(words) <= _TITLE else words[: _TITLE - 1].rsplit(" ", 1)[0][: _TITLE - 1] + "…"
+    return replace(state, meta=msgspec.structs.replace(state.meta, title=title))
 
 
 def changed_marks(state: ConversationState, marks: Mapping[str, str]) -> tuple[str, ...]:

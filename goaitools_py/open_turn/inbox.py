@@ -32,6 +32,7 @@ __all__ = [
     "reminder",
     "said_by_others",
     "split_preamble",
+    "waiting_facts",
     "with_new_context",
     "without_inbox",
 ]
@@ -117,7 +118,7 @@ def admit(state: ConversationState, messages: Sequence[Message], dialect: Dialec
                 letter=_given_letter(message),
                 topic=message.topic or "",
                 event=mark,
-                more=_more(message) if message.speaker or message.pinned is not None else b"",
+                more=waiting_facts(message.speaker, message.pinned),
             )
         )
     meta = state.meta
@@ -126,12 +127,12 @@ def admit(state: ConversationState, messages: Sequence[Message], dialect: Dialec
     return replace(state, meta=meta, inbox=tuple(inbox))
 
 
-def _more(message: Message) -> bytes:
-    """The object at the end of the row of a waiting message: its speaker, and its pin."""
-    facts: dict[str, Any] = {"who": message.speaker} if message.speaker else {}
-    if message.pinned is not None:
-        facts["pin"] = int(message.pinned)
-    return msgspec.json.encode(facts)
+def waiting_facts(speaker: str | None, pinned: bool | None) -> bytes:
+    """The object at the end of the row of a waiting message: its speaker, and its pin; b"" without both."""
+    facts: dict[str, Any] = {"who": speaker} if speaker else {}
+    if pinned is not None:
+        facts["pin"] = int(pinned)
+    return msgspec.json.encode(facts) if facts else b""
 
 
 def reminder(messages: Sequence[Message]) -> Message:

@@ -21,7 +21,7 @@ from ..base.values import replace
 from ..chat.async_chat import AsyncChat
 from ..chat.async_conversation import AsyncConversation
 from ..chat.kept.facade import ConversationSnapshot, PartsPlace, Save
-from ..chat.kept.summaries import summaries_of
+from ..chat.kept.summaries import listing_of, summaries_of
 from ..compaction.base import NO_COMPACTION
 from ..compaction.compactor import OnlyInNeed
 from ..frontends import AISDK, PLAIN_JSON, Ask, AskError, FrontEnd, SnapshotFrontEnd
@@ -38,6 +38,7 @@ from .http import (
     answered,
     json_response,
     no_content,
+    private,
     problem_response,
     read_body,
     route,
@@ -48,7 +49,7 @@ from .identity import BadCallerError, Caller, KeyFunction, NotTrusted, caller_of
 from .listeners import Listeners, Seat
 from .openapi import document_of
 from .relay import Relay
-from .request_bodies import event_rows, events_by_name, events_of, read_message
+from .request_bodies import event_rows, events_by_name, events_of, read_message, read_title
 from .requests import ConversationRequest
 from .runs import Run
 from .serve_limits import MAX_DIGITS, ServeLimits
@@ -74,6 +75,7 @@ def serve(
     lease_ttl: float = 10.0,
     stop_every: float = 1.0,
     compact: CompactWhen = "turn",
+    keep_branches: bool = False,
     limits: ServeLimits | None = None,
     relay: Relay | None = None,
     allowed_hosts: Sequence[str] | None = None,
@@ -100,6 +102,7 @@ def serve(
     lease_ttl: float = 10.0,
     stop_every: float = 1.0,
     compact: CompactWhen = "turn",
+    keep_branches: bool = False,
     limits: ServeLimits | None = None,
     relay: Relay | None = None,
     revisions: Revisions | None = None,
@@ -126,6 +129,8 @@ def serve(
             turn is saved and answered, and nobody waits for it. The next message of the conversation drops
             it. A turn cuts only what the provider or a limit refuses. A trigger that asks for a pause, such
             as `ColdCache`, does not fire then.
+        keep_branches: As for `AsyncChat.conversation`: the branch that an edit, or a reply that is written
+            again, leaves is a conversation of its own, with the name ``<name>.branch.<revision>``.
         limits: The limits of the server.
         relay: Shows the turns of each worker to the others, such as `RedisRelay`. None: each worker sees its
             own. It is not closed.
@@ -161,6 +166,7 @@ def serve(
             )
         return StatelessApp(chat, key, frontends, limits or ServeLimits(), revisions, hosts)
     how: dict[str, Any] = {"save": save, "parts": place_of_parts(store, parts), "lease_ttl": lease_ttl}
+    how |= {"keep_branches": keep_branches, "auto_title": True}
     if isinstance(store, AsyncStopping):
         how["stop_every"] = stop_every
     # A store, or an option of its conversations, that does not fit is refused here, and not at each request.
@@ -226,7 +232,7 @@ class ServeApp(Starlette):
             ],
             lifespan=lambda _: self.running(),
             middleware=host_check(hosts),
-            exception_handlers={HTTPException: lambda _, error: problem_response(error)},
+            exception_handlers={HTTPException: lambda _, error: private(problem_response(error))},
         )
 
     @asynccontextmanager
@@ -258,6 +264,7 @@ class ServeApp(Starlette):
         return [
             route("GET", "/conversations", self._list),
             route("GET", one, self._info),
+            route("PATCH", one, self._rename),
             route("DELETE", one, self._erase),
             route("GET", f"{one}/messages", self._messages_in(PLAIN_JSON)),
             route("POST", f"{one}/turns", self._turn),
@@ -367,6 +374,7 @@ class ServeApp(Starlette):
                 "turn_status": status,
                 "turns": state.turns_processed,
                 "updated_at": snapshot.info.saved_at.isoformat(),
+                "cost_usd": None if state.total_cost_usd is None else float(state.total_cost_usd),
                 "pending": pending_of(shown_pending(snapshot)),
             }
         )
@@ -378,12 +386,22 @@ class ServeApp(Starlette):
         cursor, limit = request.query_params.get("cursor"), request.query_params.get("limit", "100")
         if not limit.isdecimal() or len(limit) > MAX_DIGITS or not 1 <= int(limit) <= 1_000:
             raise AskError("limit must be 1 to 1000")
+        ask, is_ordered = listing_of(self._store, caller.prefix, cursor, int(limit))
         try:
-            found = await self._store.list(caller.prefix, cursor=cursor, limit=int(limit))
+            page = summaries_of(await ask(), is_ordered=is_ordered)
         except ValueError:
             raise AskError("the cursor is not one that this server gave") from None
-        page = summaries_of(found)
-        return json_response({"conversations": rows_of(page, caller.prefix), "cursor": page.cursor})
+        rows = rows_of(page, caller.prefix)
+        return json_response({"conversations": rows, "cursor": page.cursor, "ordered": is_ordered})
+
+    async def _rename(self, request: Request) -> Response:
+        caller = await self._caller(request)
+        title = read_title(await read_body(request, self._limits))
+        conversation = self._request_for(caller).conversation
+        if await conversation.info() is None:
+            raise HTTPException(404)
+        await conversation.update(title=title)
+        return no_content()
 
     async def _erase(self, request: Request) -> Response:
         await self._request_for(await self._caller(request)).forget()

@@ -34,6 +34,7 @@ __all__ = [
     "guarded",
     "json_response",
     "no_content",
+    "private",
     "problem_response",
     "read_body",
     "route",
@@ -124,16 +125,23 @@ def answered(error: Exception) -> Response:
     return problem_response(error)
 
 
+def private(response: Response) -> Response:
+    """Mark an answer as one user's own: no cache keeps it, and none gives it to another user."""
+    response.headers["cache-control"] = "no-store"
+    response.headers.add_vary_header("Authorization, Cookie")
+    return response
+
+
 def guarded(handler: Handler) -> Handler:
-    """Answer each error of a handler with a problem document; see `answered`."""
+    """Answer each error of a handler with a problem document; see `answered`. All answers are private."""
 
     async def answer(request: Request) -> Response:
         try:
-            return await handler(request)
+            return private(await handler(request))
         except ClientDisconnect:
             return no_content()  # the client is gone
         except Exception as error:
-            return answered(error)
+            return private(answered(error))
 
     return answer
 

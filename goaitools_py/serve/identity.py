@@ -77,7 +77,9 @@ KeyFunction: TypeAlias = "Callable[[Request, str], Caller | Awaitable[Caller]]"
 the list of conversations."""
 
 
-_OURS: Final = frozenset({"user", "messages", "turn_id", "conversation_id", "binding", "min_revision"})
+_OURS: Final = frozenset(
+    {"user", "messages", "turn_id", "edit", "conversation_id", "binding", "min_revision"}
+)
 """Options that the server gives each turn itself."""
 
 

@@ -158,6 +158,10 @@ def _plain() -> Node:
                 _READ,
                 {200: _json("ConversationFacts")},
             ),
+            "patch": {
+                **_operation("renameConversation", "Give the conversation a title.", _WRITE, {204: _none()}),
+                "requestBody": _body(_ref("Rename")),
+            },
             "delete": _operation(
                 "deleteConversation",
                 "Stop the turn, and erase the conversation.",
@@ -181,7 +185,9 @@ def _plain() -> Node:
                     "say", "Say something. A message that comes twice is answered once.", _TURN, turn
                 ),
                 "parameters": [_idempotency_key()],
-                "requestBody": _or_form({"anyOf": [_ref("TextMessage"), _ref("PartsMessage")]}, "again"),
+                "requestBody": _or_form(
+                    {"anyOf": [_ref("TextMessage"), _ref("PartsMessage")]}, "edit", "again"
+                ),
             },
             "parameters": [_NAME],
         },

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any, Final
 
 import msgspec
@@ -29,6 +30,7 @@ from ..frontends import (
     Waits,
     problem_of,
 )
+from ..frontends.plain import actions_of
 from ..types.answers import PendingCall
 from ..types.errors import GoAIToolsError
 from ..types.events import (
@@ -152,6 +154,7 @@ def _result(result: ChatResult[Any]) -> dict[str, Any]:
         "usage": msgspec.to_builtins(result.usage),
         "total_usage": msgspec.to_builtins(result.total_usage),
         "total_cost_usd": None if cost is None else str(cost),
+        "actions": actions_of(result),
         "warnings": [[warning.code, warning.message] for warning in result.warnings],
         "booked": [None if one is None else str(one) for one in result.bill.booked or (None,)],
     }
@@ -167,6 +170,7 @@ def _result_in(told: dict[str, Any]) -> ChatResult[Any]:
         usage=msgspec.convert(told["usage"], Usage),
         total_usage=msgspec.convert(told["total_usage"], Usage),
         total_cost_usd=None if cost is None else Decimal(cost),
+        actions=tuple(SimpleNamespace(**row) for row in told["actions"]),
         warnings=tuple(TurnWarning(*row) for row in told["warnings"]),
         bill=Bill(booked=tuple(None if one is None else Decimal(one) for one in told["booked"])),
     )

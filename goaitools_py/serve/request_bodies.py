@@ -28,7 +28,7 @@ from ..types.messages import event as event_message
 from .http import read_body, take_body
 from .serve_limits import ServeLimits
 
-__all__ = ["event_rows", "events_by_name", "events_of", "read_message"]
+__all__ = ["event_rows", "events_by_name", "events_of", "read_message", "read_title"]
 
 
 def events_of(rows: Sequence[Mapping[str, Any]]) -> list[Any]:
@@ -62,6 +62,15 @@ def events_by_name(body: bytes, most: int) -> dict[str, Any]:
     return found
 
 
+def read_title(body: bytes) -> str:
+    """Read the new title of a conversation."""
+    found = _json(body)
+    title = found.get("title") if isinstance(found, dict) and found.keys() == {"title"} else None
+    if not isinstance(title, str) or len(title) > MAX_ID_CHARACTERS:
+        raise AskError(f"the body must be an object with a title of at most {MAX_ID_CHARACTERS} characters")
+    return title
+
+
 def _json(body: bytes) -> Any:
     try:
         return orjson.loads(body)
@@ -71,7 +80,7 @@ def _json(body: bytes) -> Any:
 
 _FORM: Final = "multipart/form-data"
 _FILE: Final = "file"
-_FIELDS: Final = frozenset({"text", "again"})
+_FIELDS: Final = frozenset({"text", "edit", "again"})
 _CARRIED: Final = frozenset({"text", "conversation", "state"})
 _FOLDERS: Final = re.compile(r"[/\\]")
 _EMPTY_FILES: Final = 100
@@ -81,13 +90,14 @@ _EMPTY_FILES: Final = 100
 async def read_message(
     request: Request, limits: ServeLimits, front: FrontEnd, *, carries: bool = False
 ) -> Ask:
-    """Read the user's message. A form has the field ``text``, any number of ``file``, and ``again``.
+    """Read the user's message. A form has ``text``, any number of ``file``, and ``edit`` or ``again``.
 
     Args:
         request: The request; its body is read here.
         limits: The limits of a body.
         front: Reads a body that is JSON.
-        carries: The client carries the state: the form has ``state`` and ``conversation``, and no ``again``.
+        carries: The client carries the state: the form has ``state`` and ``conversation``, and not ``edit``
+            or ``again``.
 
     Raises:
         AskError: The body cannot be read. The text says why, and quotes nothing of it.
@@ -100,11 +110,14 @@ async def read_message(
     if not 1 <= len(id) <= MAX_ID_CHARACTERS:
         raise AskError("a form needs the header Idempotency-Key, of 1 to 256 characters: the message's id")
     form = await _form_of(request, limits, _CARRIED if carries else _FIELDS)
+    if {"edit", "again"} <= form.fields.keys():
+        raise AskError("a form has one of edit and again")
     if not form.said:
         raise AskError("a turn needs a field text with at least one character, or a file that is not empty")
     return Ask(
         conversation=_short(form.fields.get("conversation", ""), "conversation"),
         state=form.fields.get("state") or None,
+        edit=_short(form.fields["edit"], "edit") if form.fields.get("edit") else None,
         again=_short(form.fields["again"], "again") if "again" in form.fields else None,
         said=form.said,
         turn_id=id,

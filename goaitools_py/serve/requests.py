@@ -10,7 +10,8 @@ a message that was answered before         the stored reply is told, no model is
 answers to calls that wait                 the turn goes on
 answers that were given before             the run, or the stored reply, is told from behind the calls
 answers, and the turn failed after them    the turn goes on
-a reply again                              the turn is taken back, and its message is said anew
+a message in place of an earlier one       that one and what followed it leave, and the new one is said
+a reply again                              the same, with the message of its turn
 a reply again, of a turn that failed       the turn goes on
 follow                                     the run, also one of another process
 go on                                      the run; or an unfinished turn goes on, unless it was stopped
@@ -27,8 +28,13 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from ..base.values import replace
+from ..chat.kept.changes import conversation_id
 from ..frontends import Ask, AskError, pieces_since
+from ..frontends.reply_pieces import asked_in
 from ..history.turns import HistoryTurn
+from ..open_turn.turn_ids import TURN_IDS_FACT
+from ..state.records import digest8
 from ..types.errors import NothingToResumeError, TurnConflictError, TurnInProgressError
 from ..types.events import TurnCompleted
 from ..types.result import ChatResult
@@ -41,11 +47,14 @@ from .runs import Run, digest_of
 
 if TYPE_CHECKING:
     from ..chat.async_conversation import AsyncConversation
+    from ..chat.async_turn import AsyncTurn
     from ..chat.kept.facade import ConversationSnapshot
 
 __all__ = ["ConversationRequest"]
 
 _UNFINISHED: Final = ("in_progress", "failed")
+_SHOWN: Final = re.compile(r"-(?:\d{1,12}u\d{0,6}|waiting-\d{1,6})$")
+"""The end of an id that front ends show for a message of the user."""
 _STATUS: Final[Mapping[Left, TurnStatus]] = {
     "unfinished": "waiting", "messages": "waiting", "stopped": "stopped", "": "none",
 }  # fmt: skip
@@ -112,21 +121,42 @@ class ConversationRequest:
         assert ask.turn_id is not None
         run = await self._hub.find_anywhere(self._key)
         if run is not None and run.turn_id == ask.turn_id and (not run.is_over or run.is_good):
-            if run.said_digest != digest_of(ask.said):
+            if run.said_digest == digest_of(ask.said):
+                return run
+            if ask.edit is None:
                 raise TurnConflictError("another message has this id")
-            return run
-        options = self._options(ask)
+        edit = self._edited(ask)
+        turn = self._turn_of(ask, edit)
+
+        async def drive(run: Run) -> None:
+            try:
+                await self._driver.drive_asked(run, turn, is_new=True, said=ask.said)
+            except TurnConflictError:
+                if ask.edit != "" or edit is not None or run.events:
+                    raise
+                # The client knows a message under this id, and has changed it.
+                anew = self._turn_of(ask, ask.turn_id)
+                await self._driver.drive_asked(run, anew, is_new=True, said=ask.said)
+
+        return self._start(drive, turn_id=ask.turn_id, said=ask.said)
+
+    def _turn_of(self, ask: Ask, edit: str | None) -> AsyncTurn:
         try:
-            turn = self._conversation.start(list(ask.said), turn_id=ask.turn_id, **options)
+            return self._conversation.start(
+                list(ask.said), turn_id=ask.turn_id, edit=edit, **self._options(ask)
+            )
         except ValueError as error:
             raise AskError(
                 "the message cannot be taken: it is empty, or holds what no text may hold"
             ) from error
-        return self._start(
-            lambda run: self._driver.drive_asked(run, turn, is_new=True, said=ask.said),
-            turn_id=ask.turn_id,
-            said=ask.said,
-        )
+
+    def _edited(self, ask: Ask) -> str | None:
+        """The id of the message that this one replaces; None for a new message."""
+        if ask.edit == "" and ask.turn_id is not None:
+            # A client that was loaded again knows its messages by the ids that this server has shown.
+            is_shown = ask.turn_id.startswith(f"{conversation_id(self._key)}-")
+            return ask.turn_id if is_shown and _SHOWN.search(ask.turn_id) else None
+        return ask.edit
 
     async def again(self, ask: Ask) -> Run:
         """Let the model write a reply again; see the table. `ask.again` must be set."""
@@ -141,27 +171,34 @@ class ConversationRequest:
         turns = snapshot.history.turns
         if not turns:
             return await self.say(ask)
-        at = self._turn_named(snapshot, ask.again or "")
-        if at is None:
+        turn = self._turn_named(snapshot, ask.again or "")
+        if turn is None:
             return self._stored(snapshot, turns[-1])
-        self._hub.check_room(self._caller.owner or self._key)
-        try:
-            await self._conversation.rewind(len(turns) - at)
-        except ValueError as error:
-            raise AskError("a cut stands before this reply, so it cannot be written again") from error
-        ref = f"{snapshot.info.state.conversation_id}-{turns[at].number}"
-        return await self.say(_with_turn_id(ask, f"{ask.turn_id[:200]}~{ref[-50:]}"))
+        ref = f"{snapshot.info.state.conversation_id}-{turn.number}"
+        said = sum(message.role == "user" and not message.is_event for message in asked_in(turn))
+        edit = f"{ref}u{said}" if said > 1 else f"{ref}u"
+        return await self.say(replace(ask, again=None, edit=edit, turn_id=f"{ask.turn_id[:200]}~{ref[-50:]}"))
 
-    def _turn_named(self, snapshot: ConversationSnapshot, id: str) -> int | None:
-        """Find the index of the turn with a message of this id. An id that is not ours means the newest turn.
-        None for a turn that is gone: the reply was written again before."""
+    def _turn_named(self, snapshot: ConversationSnapshot, id: str) -> HistoryTurn | None:
+        """Find the turn with a message of this id, or for "" the newest one. None for a turn that is gone:
+        the reply was written again before.
+
+        Raises:
+            AskError: The conversation has no message of this id.
+        """
+        turns = snapshot.history.turns
+        if not id:
+            return turns[-1]
         prefix = re.escape(snapshot.info.state.conversation_id)
-        found = re.fullmatch(rf"{prefix}-(\d{{1,12}})(?:u\d*)?", id)
-        numbers = [turn.number for turn in snapshot.history.turns]
-        if found is None:
-            return len(numbers) - 1
-        number = int(found[1])
-        return numbers.index(number) if number in numbers else None
+        found = re.fullmatch(rf"{prefix}-(\d{{1,12}})(?:u\d*|\.\d+)?", id)
+        number = int(found[1]) if found is not None else 0
+        digest = digest8(id)
+        for turn in turns:
+            if turn.number == number or digest in turn.facts.get(TURN_IDS_FACT, ()):
+                return turn
+        if found is None or not 0 < number <= snapshot.info.state.turns_processed:
+            raise AskError("again is not the id of a reply of this conversation")
+        return None
 
     # -------------------------------------------------------------------------------------- answers
 
@@ -362,13 +399,3 @@ class ConversationRequest:
         tell_stored(run, snapshot, turn, answered)
         run.end()
         return run
-
-
-def _with_turn_id(ask: Ask, turn_id: str) -> Ask:
-    return Ask(
-        conversation=ask.conversation,
-        said=ask.said,
-        turn_id=turn_id,
-        context=ask.context,
-        metadata=ask.metadata,
-    )

@@ -43,11 +43,13 @@ class FilePart(_Sent, tag="file"):
 
 class TextMessage(_Sent):
     """A message of the user. A turn needs `turn_id` or the header Idempotency-Key. `context` and `metadata`
-    are for trusted callers. With `again`, the id of a reply or "" for the newest one, that reply is written
+    are for trusted callers. With `edit`, the id of a message of the user, the new one replaces that message
+    and everything after it. With `again`, the id of a reply or "" for the newest one, that reply is written
     again, and the message is the one it answers."""
 
     text: NonEmpty
     turn_id: Id | UnsetType = UNSET
+    edit: Id | UnsetType | None = UNSET
     again: Annotated[str, Meta(max_length=MAX_ID_CHARACTERS)] | UnsetType | None = UNSET
     context: str | UnsetType | None = UNSET
     metadata: dict[str, str] | UnsetType | None = UNSET
@@ -58,6 +60,7 @@ class PartsMessage(_Sent):
 
     parts: Annotated[list[TextPart | FilePart], Meta(min_length=1)]
     turn_id: Id | UnsetType = UNSET
+    edit: Id | UnsetType | None = UNSET
     again: Annotated[str, Meta(max_length=MAX_ID_CHARACTERS)] | UnsetType | None = UNSET
     context: str | UnsetType | None = UNSET
     metadata: dict[str, str] | UnsetType | None = UNSET
@@ -129,8 +132,15 @@ class TokenUsage(Struct):
     requests: int
 
 
+class ToolAction(Struct):
+    """Something that a tool has done, in words for people."""
+
+    text: str
+    data: dict[str, Any]
+
+
 class TurnResult(Struct):
-    """What came of a turn."""
+    """What came of a turn. `cost_usd`: null if it is not known, as for a reply from the store."""
 
     turn: str
     text: str
@@ -138,6 +148,8 @@ class TurnResult(Struct):
     finish_reason: str
     pending: list[WaitingCall]
     usage: TokenUsage
+    cost_usd: float | None
+    actions: list[ToolAction]
     warnings: list[str]
     duplicate: bool
 
@@ -147,6 +159,12 @@ class StoppedTurn(Struct):
 
     turn: str
     status: Literal["stopped"]
+
+
+class Rename(_Sent):
+    """A new title; "" takes it away."""
+
+    title: Id | Literal[""]
 
 
 class GoOn(_Sent):
@@ -168,6 +186,7 @@ class ConversationFacts(Struct):
     turn_status: TurnStatus
     turns: int
     updated_at: datetime
+    cost_usd: float | None
     pending: list[WaitingCall]
 
 
@@ -183,10 +202,12 @@ class ConversationRow(Struct):
 
 
 class ConversationList(Struct):
-    """Conversations, and where the next ones begin; null at the end."""
+    """Conversations, and where the next ones begin; null at the end. `ordered`: the one that was saved last
+    comes first; false if the store cannot order them."""
 
     conversations: list[ConversationRow]
     cursor: str | None
+    ordered: bool
 
 
 class SaidPiece(Struct, tag="text"):
@@ -327,7 +348,7 @@ CARRIED: tuple[type[Struct], ...] = (
 
 SHAPES: tuple[type[Struct], ...] = (
     TextMessage, PartsMessage, ApproveAnswer, DenyAnswer, ReturnAnswer, Answers, NewEvent, GoOn,
-    TurnResult, StoppedTurn, Stopped, ConversationFacts, ConversationList, ShownMessage,
+    Rename, TurnResult, StoppedTurn, Stopped, ConversationFacts, ConversationList, ShownMessage,
     ProblemDocument, Done,
 )  # fmt: skip
 """The types that the document names. Those inside of them come along."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ..base.process import Process, this_process
 from ..types.errors import LeaseHeldError, StoreUnavailableError
 from . import common
-from .base import RowFacts, Stored, StoredHead, StoredPage, StoredPart
+from .base import RowFacts, Stored, StoredHead, StoredKey, StoredPage, StoredPart
 from .clients import redis_answers_within, warn_of_redis
 from .redis_client import (
     ASK_LOG,
@@ -29,6 +29,7 @@ from .redis_client import (
     BYTES,
     ReplicaWait,
     check_client,
+    check_recent,
     is_cluster,
     is_part_of_cluster,
     lost_connection,
@@ -70,6 +71,10 @@ class AsyncRedisStore:
             always``, it is on the disks of server and replicas, too; give all nodes the same settings.
         wait_seconds: Seconds for the confirmations. After that it is a `StoreUnavailableError`, and the save
             may have been done: load before you save again. Less than the client's `socket_timeout`.
+        recent: True: each save also notes its time in sorted sets, and the store has a method ``recent``: it
+            lists the conversations that were saved since, the newest first. One for all keys, and one for
+            each beginning of a key that ends in a slash. Not on a cluster: there a script changes the keys of
+            one node only.
     """
 
     def __init__(
@@ -80,8 +85,10 @@ class AsyncRedisStore:
         prefix: str = "goaitools",
         wait_replicas: int = 0,
         wait_seconds: float = 1.0,
+        recent: bool = False,
     ) -> None:
         check_client(client, "AsyncRedisStore", is_async=True)
+        check_recent(client, recent)
         warn_of_redis(client)
         self._client: Any = client
         self._owned = False
@@ -89,7 +96,9 @@ class AsyncRedisStore:
         self._wait = ReplicaWait.of(client, wait_replicas, wait_seconds)
         self._on_disk: bool | None = None
         """Whether the server can wait for the disks of its replicas. None: it was not asked yet."""
-        self._keys = KeySpace(prefix, ttl, touches=self._wait is not None)
+        self._keys = KeySpace(prefix, ttl, touches=self._wait is not None, recent=recent)
+        if recent:  # without the sets there is no such method, and lists are in no order
+            self.recent = self._recents
         if True:  # ASYNC
             self._used_in: Process | None = None
 
@@ -103,6 +112,7 @@ class AsyncRedisStore:
         timeout: float = 5.0,
         wait_replicas: int = 0,
         wait_seconds: float = 1.0,
+        recent: bool = False,
     ) -> Self:
         """A store with a client of its own, which `aclose` closes. Call it while the event loop runs.
 
@@ -117,6 +127,7 @@ class AsyncRedisStore:
             timeout: Seconds to wait for a connection, and for an answer, before `StoreUnavailableError`.
             wait_replicas: As for the class.
             wait_seconds: As for the class.
+            recent: As for the class.
 
         Raises:
             ValueError: The URL cannot be read.
@@ -124,7 +135,7 @@ class AsyncRedisStore:
         url, waits = waits_in(url)
         client = open_client(url, "AsyncRedisStore", timeout=timeout, is_async=True)
         waits = {"wait_replicas": wait_replicas, "wait_seconds": wait_seconds, **waits}
-        store = cls(client, ttl=ttl, prefix=prefix, **waits)
+        store = cls(client, ttl=ttl, prefix=prefix, recent=recent, **waits)
         store._owned = True
         return store
 
@@ -218,12 +229,21 @@ class AsyncRedisStore:
         while asked := walk.ask():
             node, command = asked
             walk.answer(await self._send(command, **nodes[node]))
+        return StoredPage(keys=await self._listed(walk.keys), cursor=walk.cursor)
+
+    async def _listed(self, keys: Sequence[str]) -> tuple[StoredKey, ...]:
         pipeline = self._client.pipeline(transaction=False)
-        for key in walk.keys:
+        for key in keys:
             pipeline.execute_command(*self._keys.listed(key), **BYTES)
         with redis_errors():
-            answers = await pipeline.execute()
-        return StoredPage(keys=stored_keys(walk.keys, answers), cursor=walk.cursor)
+            return stored_keys([*keys], await pipeline.execute())
+
+    async def _recents(self, prefix: str = "", *, before: str | None = None, limit: int = 100) -> StoredPage:
+        """A page of the keys that begin with `prefix`, the one that was saved last first."""
+        walk = self._keys.recent(prefix, before, limit)
+        while asked := walk.ask():
+            walk.answer(await self._send(asked))
+        return StoredPage(keys=await self._listed(walk.keys), cursor=walk.cursor)
 
     async def lease_and_load(self, key: str, ttl: float) -> tuple[AsyncRedisLease, Stored | None]:
         """Take a lease and load, in one script. See `Combining.lease_and_load`."""

@@ -86,6 +86,10 @@ class AsyncSQLStore:
         """A page of the keys that begin with `prefix`, in code point order."""
         return await self._run(self._steps.list(prefix, cursor, limit))
 
+    async def recent(self, prefix: str = "", *, before: str | None = None, limit: int = 100) -> StoredPage:
+        """A page of the keys that begin with `prefix`, the one that was saved last first."""
+        return await self._run(self._steps.recent(prefix, before, limit))
+
     @asynccontextmanager
     async def lease(self, key: str, ttl: float) -> AsyncIterator[AsyncSQLLease]:
         """Hold the lease of `key` for at most `ttl` seconds, then renew it. `LeaseHeldError`: it is taken.

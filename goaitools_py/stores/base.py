@@ -224,6 +224,10 @@ class Listing(Protocol, metaclass=ByShape):
         A key that exists during the whole walk is on one of the pages. A key that is made or deleted during
         the walk may be missing. A cursor may be forged: no page shows a key outside the prefix, and a cursor
         that this store cannot have given is a `ValueError`.
+
+        A store may also have a method ``recent(prefix="", *, before=None, limit=100)``. It gives the same
+        keys, the one that was saved last first. `before` is the `StoredPage.cursor` of the page before. A key
+        that is not saved during the walk is on exactly one page.
         """
         ...
 

@@ -83,6 +83,29 @@ def check_page(prefix: str, limit: int, cursor: str | None = None) -> None:
             raise bad_cursor() from None
 
 
+def recent_cursor(at_ms: int, key: str) -> str:
+    """The cursor behind a row of ``recent``: the time of its save, and its key."""
+    return f"{at_ms} {key}"
+
+
+def read_recent(prefix: str, limit: int, before: str | None, *, digits: int = 14) -> tuple[int, str] | None:
+    """Read a cursor of ``recent``; None without one. It may be forged. `digits`: at most so many in the time.
+
+    Raises:
+        ValueError: The prefix, the limit or the cursor is unusable.
+    """
+    check_page(prefix, limit)
+    if before is None:
+        return None
+    at, has_key, key = before.partition(" ")
+    try:
+        if not has_key or not at.isdecimal() or not at.isascii() or len(at) > digits:
+            raise bad_cursor()
+        return int(at), _checked(key)
+    except ValueError:
+        raise bad_cursor() from None
+
+
 def bad_cursor() -> ValueError:
     """The error for a cursor that this store never gave."""
     return ValueError("the cursor is not one that `list` gave; list from the beginning")

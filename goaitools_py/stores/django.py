@@ -11,16 +11,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from asgiref.sync import sync_to_async
+from django.conf import settings
 from django.db import Error, IntegrityError, connections, router, transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from ..types.errors import StateConflictError
 from .base import RowFacts, Stored, StoredKey, StoredPage
-from .common import after_prefix, check_key, check_page, conflict, is_listed, new_version, unavailable
+from .common import (
+    after_prefix,
+    bad_cursor,
+    check_key,
+    check_page,
+    conflict,
+    is_listed,
+    new_version,
+    read_recent,
+    recent_cursor,
+    unavailable,
+)
 from .layout import PLAIN_COLUMNS, facts_of, plain_values
 
 __all__ = ["AsyncDjangoStore", "DjangoStore"]
@@ -164,6 +177,32 @@ class DjangoStore:
         )
         return StoredPage(keys=keys, cursor=found[limit - 1][0] if len(found) > limit else None)
 
+    def recent(self, prefix: str = "", *, before: str | None = None, limit: int = 100) -> StoredPage:
+        """A page of the keys that begin with `prefix`, the one that was saved last first.
+
+        Django keeps microseconds, so that is what the cursor counts.
+        """
+        cursor = read_recent(prefix, limit, before, digits=18)
+        end = after_prefix(prefix)
+        with self._rows() as rows:
+            wanted = rows.filter(key__gte=prefix) if prefix else rows.all()
+            if end is not None:
+                wanted = wanted.filter(key__lt=end)
+            if cursor is not None:
+                at = _from_micro(cursor[0])
+                wanted = wanted.filter(Q(updated_at__lt=at) | Q(updated_at=at, key__lt=cursor[1]))
+            told = wanted.order_by("-updated_at", "-key").values_list("key", "version", "updated_at", *_PLAIN)
+            found = list(told[: limit + 1])
+        keys = tuple(
+            StoredKey(key=k, version=v, updated_at=_in_utc(at), facts=facts_of(plain))
+            for k, v, at, *plain in found[:limit]
+            if is_listed(k, prefix)
+        )
+        last = found[limit - 1] if len(found) > limit else None
+        return StoredPage(
+            keys=keys, cursor=None if last is None else recent_cursor(_micro(_in_utc(last[2])), last[0])
+        )
+
     @contextmanager
     def _rows(self) -> Iterator[Any]:
         alias = self._using or router.db_for_write(self._model)
@@ -214,6 +253,27 @@ class AsyncDjangoStore:
     async def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
         """A page of the keys that begin with `prefix`, in code point order."""
         return await sync_to_async(self._store.list)(prefix, cursor=cursor, limit=limit)
+
+    async def recent(self, prefix: str = "", *, before: str | None = None, limit: int = 100) -> StoredPage:
+        """As `DjangoStore.recent`."""
+        return await sync_to_async(self._store.recent)(prefix, before=before, limit=limit)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _micro(at: datetime) -> int:
+    """Microseconds since 1970."""
+    return (at - _EPOCH) // timedelta(microseconds=1)
+
+
+def _from_micro(micro: int) -> datetime:
+    """The time in Django's own form: naive if it works without time zones."""
+    try:
+        at = _EPOCH + timedelta(microseconds=micro)
+    except OverflowError:
+        raise bad_cursor() from None
+    return at if settings.USE_TZ else timezone.make_naive(at)
 
 
 def _as_fields(facts: RowFacts) -> dict[str, Any]:

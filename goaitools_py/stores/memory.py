@@ -142,6 +142,23 @@ class MemoryStore:
             )
         return StoredPage(keys=keys, cursor=keys[-1].key if len(found) > limit else None)
 
+    def recent(self, prefix: str = "", *, before: str | None = None, limit: int = 100) -> StoredPage:
+        """A page of the keys that begin with `prefix`, the one that was saved last first."""
+        cursor = common.read_recent(prefix, limit, before)
+        with self._own_lock():
+            found = sorted(
+                (common.as_ms(row.updated_at), key)
+                for key, row in self._kept.items()
+                if key.startswith(prefix) and common.is_listed(key, prefix)
+            )
+            found = [one for one in reversed(found) if cursor is None or one < cursor]
+            keys = tuple(
+                StoredKey(key=key, version=row.version, updated_at=row.updated_at, facts=self._facts.get(key))
+                for key, row in ((key, self._kept[key]) for _, key in found[:limit])
+            )
+        has_more = len(found) > limit
+        return StoredPage(keys=keys, cursor=common.recent_cursor(*found[limit - 1]) if has_more else None)
+
     @contextmanager
     def lease(self, key: str, ttl: float) -> Iterator[MemoryLease]:
         """Hold the lease of `key` for at most `ttl` seconds, then renew it. `LeaseHeldError`: it is taken."""
@@ -259,6 +276,10 @@ class AsyncMemoryStore:
     async def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> StoredPage:
         """A page of the keys that begin with `prefix`, in code point order."""
         return self._store.list(prefix, cursor=cursor, limit=limit)
+
+    async def recent(self, prefix: str = "", *, before: str | None = None, limit: int = 100) -> StoredPage:
+        """As `MemoryStore.recent`."""
+        return self._store.recent(prefix, before=before, limit=limit)
 
     @asynccontextmanager
     async def lease(self, key: str, ttl: float) -> AsyncIterator[AsyncMemoryLease]:

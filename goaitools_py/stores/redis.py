@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ..types.errors import LeaseHeldError, StoreUnavailableError
 from . import common
-from .base import RowFacts, Stored, StoredHead, StoredPage, StoredPart
+from .base import RowFacts, Stored, StoredHead, StoredKey, StoredPage, StoredPart
 from .clients import redis_answers_within, warn_of_redis
 from .redis_client import (
     ASK_LOG,
@@ -29,6 +29,7 @@ from .redis_client import (
     BYTES,
     ReplicaWait,
     check_client,
+    check_recent,
     is_cluster,
     is_part_of_cluster,
     lost_connection,
@@ -68,6 +69,10 @@ class RedisStore:
             always``, it is on the disks of server and replicas, too; give all nodes the same settings.
         wait_seconds: Seconds for the confirmations. After that it is a `StoreUnavailableError`, and the save
             may have been done: load before you save again. Less than the client's `socket_timeout`.
+        recent: True: each save also notes its time in sorted sets, and the store has a method ``recent``: it
+            lists the conversations that were saved since, the newest first. One for all keys, and one for
+            each beginning of a key that ends in a slash. Not on a cluster: there a script changes the keys of
+            one node only.
     """
 
     def __init__(
@@ -78,8 +83,10 @@ class RedisStore:
         prefix: str = "goaitools",
         wait_replicas: int = 0,
         wait_seconds: float = 1.0,
+        recent: bool = False,
     ) -> None:
         check_client(client, "RedisStore", is_async=False)
+        check_recent(client, recent)
         warn_of_redis(client)
         self._client: Any = client
         self._owned = False
@@ -87,7 +94,9 @@ class RedisStore:
         self._wait = ReplicaWait.of(client, wait_replicas, wait_seconds)
         self._on_disk: bool | None = None
         """Whether the server can wait for the disks of its replicas. None: it was not asked yet."""
-        self._keys = KeySpace(prefix, ttl, touches=self._wait is not None)
+        self._keys = KeySpace(prefix, ttl, touches=self._wait is not None, recent=recent)
+        if recent:  # without the sets there is no such method, and lists are in no order
+            self.recent = self._recents
 
     @classmethod
     def open(
@@ -99,6 +108,7 @@ class RedisStore:
         timeout: float = 5.0,
         wait_replicas: int = 0,
         wait_seconds: float = 1.0,
+        recent: bool = False,
     ) -> Self:
         """A store with a client of its own, which `close` closes. With a cluster, one of its nodes has to
         answer.
@@ -114,6 +124,7 @@ class RedisStore:
             timeout: Seconds to wait for a connection, and for an answer, before `StoreUnavailableError`.
             wait_replicas: As for the class.
             wait_seconds: As for the class.
+            recent: As for the class.
 
         Raises:
             ValueError: The URL cannot be read.
@@ -121,7 +132,7 @@ class RedisStore:
         url, waits = waits_in(url)
         client = open_client(url, "RedisStore", timeout=timeout, is_async=False)
         waits = {"wait_replicas": wait_replicas, "wait_seconds": wait_seconds, **waits}
-        store = cls(client, ttl=ttl, prefix=prefix, **waits)
+        store = cls(client, ttl=ttl, prefix=prefix, recent=recent, **waits)
         store._owned = True
         return store
 
@@ -209,12 +220,21 @@ class RedisStore:
         while asked := walk.ask():
             node, command = asked
             walk.answer(self._send(command, **nodes[node]))
+        return StoredPage(keys=self._listed(walk.keys), cursor=walk.cursor)
+
+    def _listed(self, keys: Sequence[str]) -> tuple[StoredKey, ...]:
         pipeline = self._client.pipeline(transaction=False)
-        for key in walk.keys:
+        for key in keys:
             pipeline.execute_command(*self._keys.listed(key), **BYTES)
         with redis_errors():
-            answers = pipeline.execute()
-        return StoredPage(keys=stored_keys(walk.keys, answers), cursor=walk.cursor)
+            return stored_keys([*keys], pipeline.execute())
+
+    def _recents(self, prefix: str = "", *, before: str | None = None, limit: int = 100) -> StoredPage:
+        """A page of the keys that begin with `prefix`, the one that was saved last first."""
+        walk = self._keys.recent(prefix, before, limit)
+        while asked := walk.ask():
+            walk.answer(self._send(asked))
+        return StoredPage(keys=self._listed(walk.keys), cursor=walk.cursor)
 
     def lease_and_load(self, key: str, ttl: float) -> tuple[RedisLease, Stored | None]:
         """Take a lease and load, in one script. See `Combining.lease_and_load`."""

@@ -25,6 +25,7 @@ __all__ = [
     "BYTES",
     "ReplicaWait",
     "check_client",
+    "check_recent",
     "is_cluster",
     "is_part_of_cluster",
     "lost_connection",
@@ -53,6 +54,17 @@ def check_client(client: Any, kind: str, *, is_async: bool) -> None:
     else:
         return
     raise TypeError(f"{kind} takes a client of {made}, not {found}: {kind}({made}.Redis.from_url(url))")
+
+
+def check_recent(client: Any, recent: bool) -> None:
+    """Refuse ``recent=True`` on a cluster, and a value that is not a bool."""
+    if not isinstance(recent, bool):
+        raise TypeError(f"recent must be True or False, not {type(recent).__name__}")
+    if recent and hasattr(client, "get_primaries"):
+        raise ValueError(
+            "recent=True needs one server: on a cluster a save cannot change the sorted set, which lies on "
+            "another node, in the same step; leave it out, and list() is in no order"
+        )
 
 
 def _is_async(client: Any) -> bool | None:

@@ -27,7 +27,16 @@ from . import common
 from .base import RowFacts, Stored, StoredHead, StoredKey, StoredPart
 from .layout import PLAIN_COLUMNS, facts_of, plain_values
 
-__all__ = ["Command", "KeySpace", "KeyWalk", "LeaseKey", "SaveCommand", "by_digest", "stored_keys"]
+__all__ = [
+    "Command",
+    "KeySpace",
+    "KeyWalk",
+    "LeaseKey",
+    "RecentWalk",
+    "SaveCommand",
+    "by_digest",
+    "stored_keys",
+]
 
 Command = tuple[str | bytes | int, ...]
 
@@ -76,6 +85,19 @@ for i = 1, 2 do
 end
 return release()
 """
+_NOTED = b"""
+for i = 4, #KEYS do
+    redis.call('ZADD', KEYS[i], ARGV[5], KEYS[1])
+    if ARGV[6] == '' then redis.call('PERSIST', KEYS[i])
+    else
+        redis.call('ZREMRANGEBYSCORE', KEYS[i], '-inf', '(' .. string.format('%.0f', ARGV[5] - ARGV[6]))
+        redis.call('PEXPIRE', KEYS[i], ARGV[6])
+    end
+end
+return release()
+"""
+_SAVE_NOTED = _SAVE.removesuffix(b"return release()\n") + _NOTED
+"""A save that also notes its time in sorted sets: KEYS from the fourth on."""
 _READ_HEAD = b"""
 local found = redis.call('HMGET', state, 'blob', 'version', 'updated_at')
 if not found[2] then return found end
@@ -115,6 +137,7 @@ local version = redis.call('HGET', KEYS[1], 'version')
 if not version then return 0 end
 if ARGV[1] ~= '' and ARGV[1] ~= version then return -1 end
 redis.call('DEL', KEYS[2])
+for i = 3, #KEYS do redis.call('ZREM', KEYS[i], KEYS[1]) end
 return redis.call('DEL', KEYS[1])
 """
 _STOP = b"""
@@ -154,9 +177,13 @@ _SCANS_PER_PAGE = 64
 class KeySpace:
     """The keys of one store in a server."""
 
-    def __init__(self, prefix: str, ttl: float | None, *, touches: bool = False) -> None:
+    def __init__(
+        self, prefix: str, ttl: float | None, *, touches: bool = False, recent: bool = False
+    ) -> None:
         """`touches`: a load is a write too, so that replicas can confirm it. See `redis_waits`."""
         self._touches = touches
+        self._recent = f"{prefix}:recent:".encode()
+        self._is_recent = recent
         self._state = f"{prefix}:state:".encode()
         self._parts = f"{prefix}:parts:".encode()
         self._lease = f"{prefix}:lease:".encode()
@@ -169,6 +196,22 @@ class KeySpace:
     def parts(self, key: str) -> bytes:
         """The name of the hash of its parts."""
         return self._parts + b"{%b}" % _tag(key)
+
+    def recents(self, key: str) -> tuple[bytes, ...]:
+        """The names of the sorted sets with the time of a key's saves: of all keys, and of the keys with each
+        beginning of this key that ends in a slash. () if no set is kept."""
+        if not self._is_recent:
+            return ()
+        ends = (at for at, letter in enumerate(key, 1) if letter == "/")
+        return tuple(self._recent + key[:end].encode() for end in (0, *ends))
+
+    def recent(self, prefix: str, before: str | None, limit: int) -> RecentWalk:
+        """A walk over a sorted set, for one page of the keys that were saved last."""
+        folder = prefix[: prefix.rfind("/") + 1]
+        name = self._recent + folder.encode()
+        cursor = common.read_recent(prefix, limit, before)
+        behind = None if cursor is None else (cursor[0], self.state(cursor[1]))
+        return RecentWalk(self._state + b"{", name, prefix, behind, limit)
 
     def load(self, key: str) -> Command:
         """Ask for a conversation."""
@@ -194,7 +237,7 @@ class KeySpace:
         lease: LeaseKey | None = None,
     ) -> SaveCommand:
         """A save of a conversation and its parts. If it succeeds, it also ends `lease`."""
-        names = (self.state(key), self.parts(key), self._lease_name(key))
+        names = (self.state(key), self.parts(key), self._lease_name(key), *self.recents(key))
         token = b"" if lease is None else lease.token
         return SaveCommand(names, bytes(blob), expected, self._ttl_ms, facts, new, gone, token)
 
@@ -239,7 +282,8 @@ class KeySpace:
         """Delete a conversation. Answers: 1 if it was deleted, 0 if it was missing, -1 for another
         version."""
         wanted = b"" if expected is None else b"%d" % expected
-        return "EVAL", _DELETE, 2, self.state(key), self.parts(key), wanted
+        names = (self.state(key), self.parts(key), *self.recents(key))
+        return "EVAL", _DELETE, len(names), *names, wanted
 
     def deleted(self, answer: int, expected: int | None) -> bool:
         """Read the answer to `delete`: True if the conversation was deleted. Raises `StateConflictError`."""
@@ -333,6 +377,65 @@ class KeyWalk:
         return json.dumps([None if self._node is None else _mark(self._node), self._at, left])
 
 
+class RecentWalk:
+    """A walk over a sorted set, from the newest time on, until a page is full. Call `ask` and `answer` in
+    turn. Only a prefix that does not end in a slash meets keys that are not of the page."""
+
+    def __init__(
+        self, begin: bytes, name: bytes, prefix: str, behind: tuple[int, bytes] | None, limit: int
+    ) -> None:
+        self._begin = begin
+        self._name = name
+        self._prefix = prefix
+        self._behind = behind
+        self._limit = limit
+        self._scans = self._skip = 0
+        self._found: list[tuple[int, str]] = []
+        self._is_over = False
+
+    def ask(self) -> Command | None:
+        """The next command. None if the page is full, or after 64 commands."""
+        if self._is_over or len(self._found) > self._limit or self._scans == _SCANS_PER_PAGE:
+            return None
+        self._scans += 1
+        count = max(self._limit + 1, _SCANNED_AT_ONCE)
+        newest = b"+inf" if self._behind is None else b"%d" % self._behind[0]
+        return "ZREVRANGEBYSCORE", self._name, newest, "-inf", "WITHSCORES", "LIMIT", self._skip, count
+
+    def answer(self, rows: Sequence[Any]) -> None:
+        """Take in the answer. Clients give pairs, or names and times in turn."""
+        are_pairs = bool(rows) and isinstance(rows[0], (list, tuple))
+        pairs = rows if are_pairs else zip(rows[::2], rows[1::2], strict=True)
+        count = 0
+        behind = self._behind
+        for name, score in pairs:
+            count += 1
+            place = (int(float(score)), name)
+            if behind is not None and place >= behind:
+                continue  # of the same millisecond as the last one
+            behind = place
+            key = name[len(self._begin) : -1].decode().removeprefix("\0")
+            if key.startswith(self._prefix):
+                self._found.append((place[0], key))
+        # The next command begins at the last row. A number of rows to skip would be wrong after a deletion.
+        self._skip = self._skip + count if behind == self._behind else 0
+        self._behind = behind
+        self._is_over = count < max(self._limit + 1, _SCANNED_AT_ONCE)
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys of the page."""
+        shown = (key for _, key in self._found[: self._limit])
+        return [key for key in shown if common.is_listed(key, self._prefix)]
+
+    @property
+    def cursor(self) -> str | None:
+        """Where the next page begins; None if this is the last."""
+        if len(self._found) > self._limit:
+            return common.recent_cursor(*self._found[self._limit - 1])
+        return None
+
+
 def stored_keys(keys: list[str], answers: list[list[bytes | None]]) -> tuple[StoredKey, ...]:
     """Read the answers to `KeySpace.listed`. Keys that were deleted meanwhile are left out."""
     return tuple(
@@ -347,7 +450,7 @@ class SaveCommand:
 
     def __init__(
         self,
-        names: tuple[bytes, bytes, bytes],
+        names: tuple[bytes, ...],
         blob: bytes,
         expected: int | None,
         ttl_ms: bytes,
@@ -373,7 +476,7 @@ class SaveCommand:
         now = b"%d" % common.as_ms(datetime.now(UTC))
         plain = plain_values(self._facts)
         return (
-            "EVAL", _SAVE, 3, *self._names,
+            "EVAL", _SAVE if len(self._names) == 3 else _SAVE_NOTED, len(self._names), *self._names,
             expected, self._blob, b"%d" % self.version, self._token, now, self._ttl_ms, self._lease_token,
             len(plain), *(text for name, value in plain.items() for text in (name, _text(value))),
             len(self._gone), *self._gone,

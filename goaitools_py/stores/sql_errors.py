@@ -48,7 +48,7 @@ class RefusedError(Exception):
 _NO_TABLE: Final = ("42P01", 1146)
 _NO_COLUMN: Final = ("42703", 1054)
 _LOST_RACES: Final = ("40001", "40P01", 1213, 1020)
-_MADE_BY_ANOTHER: Final = ("23505", "42P07", "42710")
+_MADE_BY_ANOTHER: Final = ("23505", "42P07", "42710", 1061)
 _ONLY_READS: Final = ("25006", 1290, 1792, 1836)
 _UNWRITABLE: Final = ("22P05", "22021", 1366, 3988)
 
@@ -87,7 +87,7 @@ def problem(
     text = first if isinstance(first, str) and not code else ""
     if _is_one_of(error, _NO_TABLE) or text.startswith("no such table"):
         return NoTableError(unavailable(error))
-    lost_race, is_made = _is_one_of(error, _LOST_RACES), code in _MADE_BY_ANOTHER
+    lost_race, is_made = _is_one_of(error, _LOST_RACES), _is_one_of(error, _MADE_BY_ANOTHER)
     if lost_race or is_made or breaks_rule or code.startswith("23"):
         return RefusedError(unavailable(error), lost_race=lost_race, is_made=is_made)
     if (pooled := pooler_problem(_driver_error(error), remedy)) is not None:

@@ -296,6 +296,30 @@ class SQLSteps:
         )
         return StoredPage(keys=keys, cursor=_texts(rows[limit - 1])[0] if len(rows) > limit else None)
 
+    def recent(self, prefix: str, before: str | None, limit: int) -> Step[StoredPage]:
+        """A page of the keys that begin with `prefix`, the one that was saved last first."""
+        cursor = common.read_recent(prefix, limit, before)
+        end = common.after_prefix(prefix)
+        values: dict[str, Any] = {"count": limit + 1}
+        if prefix:
+            values["start"] = self._key(prefix)
+        if end is not None:
+            values["end"] = self._key(end)
+        if cursor is not None:
+            values |= {"at": cursor[0], "before": self._key(cursor[1])}
+        statement = self._sql.recent(
+            has_start=bool(prefix), has_end=end is not None, is_before=cursor is not None
+        )
+        rows = [_texts(row) for row in (yield from self._if_there(statement, values))]
+        keys = tuple(
+            StoredKey(key=key, version=version, updated_at=common.as_time(at), facts=facts_of(plain))
+            for key, version, at, *plain in rows[:limit]
+            if common.is_listed(key, prefix)
+        )
+        has_more = len(rows) > limit
+        last = common.recent_cursor(rows[limit - 1][2], rows[limit - 1][0]) if has_more else None
+        return StoredPage(keys=keys, cursor=last)
+
     # ------------------------------------------------------------------------------------ leases
 
     def take(self, lease: LeaseToken) -> Step[None]:

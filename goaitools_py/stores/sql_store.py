@@ -78,6 +78,10 @@ class SQLStore:
         """A page of the keys that begin with `prefix`, in code point order."""
         return self._run(self._steps.list(prefix, cursor, limit))
 
+    def recent(self, prefix: str = "", *, before: str | None = None, limit: int = 100) -> StoredPage:
+        """A page of the keys that begin with `prefix`, the one that was saved last first."""
+        return self._run(self._steps.recent(prefix, before, limit))
+
     @contextmanager
     def lease(self, key: str, ttl: float) -> Iterator[SQLLease]:
         """Hold the lease of `key` for at most `ttl` seconds, then renew it. `LeaseHeldError`: it is taken.

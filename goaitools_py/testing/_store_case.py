@@ -85,6 +85,7 @@ class Face:
         self.is_async = inspect.iscoroutinefunction(getattr(store, "load", None))
         self.can_delete = isinstance(store, Deleting)
         self.can_list = isinstance(store, Listing)
+        self.has_recent = callable(getattr(store, "recent", None))
         self.can_lease = isinstance(store, Leasing)
         self.can_peek = isinstance(store, Peeking)
         self.can_describe = self.can_list and takes_facts(store)
@@ -140,6 +141,10 @@ class Face:
 
     def list(self, *fields: Any, **named: Any) -> StoredPage:
         answer: StoredPage = self._call(self._store.list, *fields, **named)
+        return answer
+
+    def recent(self, *fields: Any, **named: Any) -> StoredPage:
+        answer: StoredPage = self._call(self._store.recent, *fields, **named)
         return answer
 
     def lease_and_load(self, key: str, ttl: float) -> tuple[Any, Stored | None]:

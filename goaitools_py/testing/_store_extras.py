@@ -174,6 +174,101 @@ def list_stays_within_its_prefix(case: StoreCase) -> Findings:
             yield f"strange cursor {number}: keys do not begin with the prefix"
 
 
+@check("the pages of recent hold every key with the prefix once, the one that was saved last first")
+def recent_is_in_order(case: StoreCase) -> Findings:
+    if not case.store.has_recent:
+        return
+    names = [f"recent/{number:02}" for number in range(12)] + [
+        "recent_/x",
+        "recent",
+        "recent/é/1",
+        "elsewhere",
+    ]
+    versions = {name: case.store.save(case.key(name), b"blob", expected=None) for name in names}
+    for name in ("recent/03", "recent/é/1"):
+        case.store.save(case.key(name), b"newer", expected=versions[name])
+    for prefix in ("recent/", "recent", "recent/0", "recent/é/", "recent%", "none/"):
+        wanted = {case.key(name) for name in names if name.startswith(prefix)}
+        for limit in (1, 5, 1_000):
+            told = f"prefix {prefix!r}, limit {limit}"
+            rows, wrong = _recent(case.other, case.key(prefix), limit)
+            yield from (f"{told}: {problem}" for problem in wrong)
+            if sorted(row.key for row in rows) != sorted(wanted):
+                yield f"{told}: {len(rows)} keys came, not each of the {len(wanted)} once"
+            times = [row.updated_at for row in rows]
+            if times != sorted(times, reverse=True):
+                yield f"{told}: the keys are not in the order of their saves, the newest first"
+    for name in ("recent/03", "recent/00"):
+        row = case.store.load(case.key(name))
+        found = [one for one in case.store.recent(case.key(name)).keys if one.key == case.key(name)]
+        if row is None or [(one.version, one.updated_at) for one in found] != [(row.version, row.updated_at)]:
+            yield "recent gives another version or time than load"
+    if case.store.can_delete:
+        case.store.delete(case.key("recent/03"))
+        if any(row.key == case.key("recent/03") for row in case.other.recent(case.key("recent/")).keys):
+            yield "recent gives a key that was deleted"
+
+
+@check("a key that is not saved meanwhile is on exactly one page of recent")
+def recent_pages_hold_still(case: StoreCase) -> Findings:
+    if not case.store.has_recent:
+        return
+    names = [f"still/{number}" for number in range(9)]
+    versions = {name: case.store.save(case.key(name), b"blob", expected=None) for name in names}
+    first = case.other.recent(case.key("still/"), limit=4)
+    moved = {"still/0", "still/8"}
+    for name in sorted(moved):
+        case.store.save(case.key(name), b"newer", expected=versions[name])
+    if case.store.can_delete:
+        case.store.delete(case.key("still/7"))
+        moved |= {"still/7"}
+    seen = [row.key for row in first.keys]
+    before = first.cursor
+    while before is not None and len(seen) < 40:
+        page = case.other.recent(case.key("still/"), before=before, limit=4)
+        seen += [row.key for row in page.keys]
+        before = page.cursor
+    for name in sorted(set(names) - moved):
+        if seen.count(case.key(name)) != 1:
+            yield f"a key that was not saved came {seen.count(case.key(name))} times"
+
+
+@check("recent stays within its prefix, whatever cursor it is given: it may come from a stranger")
+def recent_stays_within_its_prefix(case: StoreCase) -> Findings:
+    if not case.store.has_recent:
+        return
+    for name in ("kept/a/1", "kept/b/1", "kept/b/2", "kept/c/1"):
+        case.store.save(case.key(name), b"blob", expected=None)
+    prefix = case.key("kept/b/")
+    wide = case.store.recent(case.key("kept/"), limit=1).cursor or ""
+    cursors = [wide, "", "0", "9" * 40, f"{'9' * 15} x", "1 a\0b", "1 half \ud800", "-1 x", "x" * 9_999, "[]"]
+    for number, cursor in enumerate(cursors):
+        try:
+            found = case.store.recent(prefix, before=cursor).keys
+        except ValueError:
+            continue  # a cursor that it did not give
+        except Exception as error:
+            yield f"strange cursor {number}: {type(error).__name__}; it is a ValueError, or another page"
+            continue
+        if any(not row.key.startswith(prefix) for row in found):
+            yield f"strange cursor {number}: keys do not begin with the prefix"
+
+
+def _recent(face: Face, prefix: str, limit: int) -> tuple[list[StoredKey], list[str]]:
+    """Give all keys of ``recent``, page by page, and the problems of the pages."""
+    found: list[StoredKey] = []
+    before: str | None = None
+    for _ in range(100):
+        page = face.recent(prefix, before=before, limit=limit)
+        if len(page.keys) > limit:
+            return found, [f"a page has {len(page.keys)} keys, with limit={limit}"]
+        found += page.keys
+        before = page.cursor
+        if before is None:
+            return found, []
+    return found, ["after 100 pages there is still a cursor"]
+
+
 @check("list gives the same version and time as load")
 def list_tells_the_same(case: StoreCase) -> Findings:
     if not case.store.can_list:
@@ -399,6 +494,9 @@ CHECKS: tuple[StoreCheck, ...] = (
     delete_compares,
     versions_do_not_come_again,
     list_is_complete,
+    recent_is_in_order,
+    recent_pages_hold_still,
+    recent_stays_within_its_prefix,
     list_stays_within_its_prefix,
     list_tells_the_same,
     list_all,

@@ -22,7 +22,7 @@ from ..history.rewrite.repair import checked
 from ..open_turn import acts, journal, steps
 from ..open_turn.attempts import ANSWERS, without_problems
 from ..open_turn.given_answers import with_answers
-from ..open_turn.turn_ids import StoredReply, TurnKey
+from ..open_turn.turn_ids import StoredReply, TurnKey, key_of
 from ..output import SHORT_TOKENS
 from ..state.records import UNKNOWN_MARK, Meta
 from ..state.segments import check_whole
@@ -42,6 +42,7 @@ from ..types.errors import (
     StateProviderError,
     StateSizeError,
     StateVersionError,
+    TurnConflictError,
 )
 from ..types.turn_warnings import WarningCode
 from .convert_on_load import Converted, converted
@@ -81,6 +82,7 @@ class Beginning:
         self.key: TurnKey | None = None
         self.converted: Converted | None = None
         self._has_denied = False
+        self._unedited: ConversationState | None = None
 
     # ------------------------------------------------------------------------------------- the blob
 
@@ -174,11 +176,22 @@ class Beginning:
         # The `turn_id` before the answers: a finished turn gives its stored reply, whatever the state waits
         # for now.
         if ledger.options.turn_id is not None and not plan.resume:
-            known = acts.recognise(self.state, ledger.options.turn_id, plan.messages, plan.dialect)
+            try:
+                known = acts.recognise(self.state, ledger.options.turn_id, plan.messages, plan.dialect)
+            except TurnConflictError:
+                if ledger.options.edit != ledger.options.turn_id:
+                    raise
+                # The message is said anew under its own id, which names the new one from now on.
+                known = acts.Recognised(
+                    key=key_of(ledger.options.turn_id, plan.dialect.entries(plan.messages)),
+                    messages=plan.messages,
+                )
             self.key, self.messages = known.key, known.messages
             self.resumes = known.is_known
             if known.reply is not None:
                 return known.reply
+        if ledger.options.edit is not None and not self.resumes:
+            self._edit(ledger.options.edit)
         if not self.answers:
             return None
         most = ledger.options.max_tool_result_bytes
@@ -190,6 +203,22 @@ class Beginning:
             )
         self.answers = found.answers
         return found.reply
+
+    def _edit(self, edit: int | str) -> None:
+        """Take the message that the turn replaces out of the state, and everything after it.
+
+        Raises:
+            EditError: The message cannot be replaced. Nothing is in the books.
+        """
+        from ..history.branch import before_message  # not at the top: most turns do not edit
+
+        if not self.messages:
+            raise ValueError("edit= needs the new message: pass user=… or messages=…")
+        plan, self._unedited = self._plan, self.state
+        state = before_message(
+            self.state, edit, plan.dialect, codec=plan.codec, binding=self._ledger.options.binding
+        )
+        self.state = state if self.key is None else acts.without_id(state, self.key)
 
     # ------------------------------------------------------------------------------------- taking in
 
@@ -277,7 +306,7 @@ class Beginning:
         """The state with this turn's messages, their context and its id."""
         options = self._ledger.options
         is_redelivered = self.resumes and not self._plan.resume
-        return acts.begin(
+        begun = acts.begin(
             state,
             self.messages,
             self._plan.dialect,
@@ -288,6 +317,9 @@ class Beginning:
             words=words,
             has_grown=has_grown,
         )
+        if self._plan.titles and not (state.meta.title or state.meta.processed or state.open):
+            begun = replace(begun, state=acts.titled(begun.state, self.messages))
+        return begun if self._unedited is None else replace(begun, unedited=self._unedited)
 
     def _mark(self, voice: Voice) -> None:
         """Note the digests of preamble, tools and model.

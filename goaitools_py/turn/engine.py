@@ -83,6 +83,7 @@ class TurnEngine:
             yield Emit(StateConverted(converted.found, converted.to, converted.lost, **ledger.event_ids))
         if (stored := beginning.came_before()) is not None:
             return (yield from self._repeat(state, stored))
+        state = beginning.state  # an edit has replaced it
         if journal.is_waiting(state) and not beginning.resumes:
             pending = journal.pending(state)
             if ledger.options.on_pending == "raise":
@@ -155,6 +156,16 @@ class TurnEngine:
     def snapshot(self) -> bytes:
         """A complete blob of this instant, for `resume`."""
         return self._result.state if self._result is not None else self._ledger.snapshot()
+
+    @property
+    def has_edited(self) -> bool:
+        """True if the turn replaces a message, and the provider has not refused that."""
+        return self._ledger.has_edited
+
+    @property
+    def is_only_asked(self) -> bool:
+        """True while a turn that edits has no answer of the provider: what is stored is not replaced yet."""
+        return self._ledger.is_only_asked
 
     def stopped(self) -> TurnStoppedError:
         """The error of a turn that is stopped now, with the work so far."""

@@ -147,6 +147,16 @@ class FallbackTurn:
         return self._engine.stopped()
 
     @property
+    def has_edited(self) -> bool:
+        """As `TurnEngine.has_edited`."""
+        return self._engine.has_edited
+
+    @property
+    def is_only_asked(self) -> bool:
+        """As `TurnEngine.is_only_asked`."""
+        return self._engine.is_only_asked
+
+    @property
     def has_calls(self) -> bool:
         """As `TurnEngine.has_calls`."""
         return self._engine.has_calls

@@ -362,7 +362,7 @@ class Ledger(TurnState):
         keep, plan = self.options.on_checkpoint, self.plan
         is_kept = keep is not None or plan.checkpoints
         is_told = self.listening and (plan.stream or self.options.on_event is not None)
-        if not is_kept and not is_told:
+        if (not is_kept and not is_told) or self.is_only_asked:
             return
         try:
             blob = result or self.snapshot()

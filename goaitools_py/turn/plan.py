@@ -154,6 +154,7 @@ class Plan(Value, frozen=True, kw_only=True):
             counts as that failure, and never blames the user's message: the provider before may take it.
         fallbacks: The backends that take over if the turn's own provider is down, in order.
         outages: The providers of the chat that could not be reached lately.
+        titles: True if the first message of a conversation without a title becomes its title.
         checkpoints: True if the runner of the flow keeps each checkpoint, besides `on_checkpoint`.
     """
 
@@ -183,6 +184,7 @@ class Plan(Value, frozen=True, kw_only=True):
     usual_compactor: Any = None
     is_shared: bool = False
     claims: bool = False
+    titles: bool = False
     checkpoints: bool = False
     dialect_of: Callable[[str], Dialect | None] = lambda wire: None
     translate: Translate = _untranslated

@@ -102,6 +102,7 @@ class TurnState(Timing):
         self._base: ConversationState | None = None
         self._without_input: ConversationState | None = None
         self._is_given = False
+        self._unedited: ConversationState | None = None
         self._lock = threading.Lock()
         self._appended: list[Message] = []
         self._is_closed = False
@@ -133,8 +134,10 @@ class TurnState(Timing):
             self.idle_seconds = max(0.0, (self.now.wall_ms - meta.created - meta.updated) / 1000)
         if given.inbox and self.plan.is_shared:
             self._others = inbox.said_by_others(given, self.plan.messages, self.options.turn_id, self.dialect)
-        self._base, self._without_input = given, begun.without_input
-        self._is_given = not given.inbox and not begun.has_grown and self.grew_from == self.plan.blob
+        self._unedited = begun.unedited
+        self._base, self._without_input = given, self._unedited or begun.without_input
+        is_as_before = self._unedited is not None or not given.inbox
+        self._is_given = is_as_before and not begun.has_grown and self.grew_from == self.plan.blob
         # The state last: from this line on the turn has begun, and another thread may ask for its blob.
         self.state = begun.state
 
@@ -142,8 +145,9 @@ class TurnState(Timing):
         """Go on with this state. If the provider refuses the input, the turn falls back to it, without its
         inbox."""
         self._base = state
-        self._without_input = inbox.without_inbox(state)
-        self._is_given = False
+        if self._unedited is None:
+            self._without_input = inbox.without_inbox(state)
+            self._is_given = False
         self.state = state
 
     def position(self) -> Snapshot:
@@ -166,6 +170,22 @@ class TurnState(Timing):
             snapshot.is_given,
         )
         self.state = _with_spent(state, now.meta)
+
+    @property
+    def has_edited(self) -> bool:
+        """True if the state is that of an edit, and not the old one that a refusal leaves."""
+        return self._unedited is not None
+
+    @property
+    def is_only_asked(self) -> bool:
+        """True while a turn that edits has no answer of the provider: the old history is not replaced yet."""
+        now, given = self.state, self.given
+        return (
+            self._unedited is not None
+            and given is not None
+            and now.open is None
+            and now.meta.processed == given.meta.processed
+        )
 
     @property
     def tried_state(self) -> ConversationState:
@@ -191,6 +211,12 @@ class TurnState(Timing):
         The messages of `left_waiting` stay.
         """
         state = self.state
+        if self._unedited is not None and state.open is None and self.given is not None:
+            # The messages that waited before the edit wait in the old state, too.
+            known = self.given.inbox
+            own = tuple(item for item in state.inbox if not any(item is one for one in known))
+            self.state, self._unedited = _with_spent(self._unedited, state.meta), None
+            return inbox.inbox_messages(replace(state, inbox=own), self.dialect)
         if self.left_waiting is not None:
             pending = inbox.inbox_messages(replace(state, inbox=self.to_send()), self.dialect)
             base = state if state.open is not None or self._base is None else self._base

@@ -22,7 +22,7 @@ Owns: the classes and their attributes. Must never know: the code that raises th
     │   ├── OutputError               the answer does not fit          (.errors)
     │   ├── StateSizeError, ToolFailedError, CheckpointError, StoreCommitError
     │   └── TurnStoppedError
-    ├── ToolPendingError, TurnConflictError, TurnInProgressError, NothingToResumeError
+    ├── ToolPendingError, TurnConflictError, TurnInProgressError, NothingToResumeError, EditError
     ├── CompactionError
     └── StoreError
         ├── StateConflictError
@@ -58,6 +58,7 @@ __all__ = [
     "CompactionError",
     "ContextTooLongError",
     "DeadlineExceededError",
+    "EditError",
     "GoAIToolsError",
     "LeaseHeldError",
     "LimitExceededError",
@@ -413,6 +414,11 @@ class NothingToResumeError(GoAIToolsError, ValueError):
 
     It is also a ValueError, like other mistakes in a call.
     """
+
+
+class EditError(GoAIToolsError, ValueError):
+    """The message of `edit` cannot be replaced: it is not there, or stands before the newest cut. Nothing was
+    called, and nothing has changed."""
 
 
 class TurnInProgressError(GoAIToolsError):

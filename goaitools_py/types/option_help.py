@@ -157,6 +157,13 @@ def positive(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be a positive int, got {value}")
 
 
+def named_turn(name: str, value: Any) -> None:
+    if isinstance(value, str):
+        kept_text(name, value)
+    elif not _is_whole(value):
+        raise wrong_type(name, value, "an int or str", "pass the number or the id of a turn")
+
+
 def result_bytes(name: str, value: Any) -> None:
     positive(name, value)
     if value < MIN_RESULT_BYTES:

@@ -260,6 +260,10 @@ class ChatOptions(Given, frozen=True, kw_only=True):
         turn_id: Your id of this turn, such as a webhook's message id. If the same id comes again with the
             same messages: a finished turn gives its stored reply, an unfinished turn continues. A turn that a
             newer message closed without a reply is answered now; see docs/turns.md.
+        edit: The message of the user that `user` replaces: its turn's number or id (`HistoryTurn.number`,
+            `HistoryTurn.id`), its `turn_id`, or the id that a front end shows. That message and everything
+            after it leave the history once the provider takes the new one. Usage and cost stay counted.
+            `states.EditError` if the message is not there, or stands before the newest cut.
         on_pending: If a new message meets a state that waits for answers: "raise", "deny" the waiting
             calls, or "queue" the message until the `resume`.
         conversation_id: Part of every idempotency key. The state keeps it until a turn begins with another
@@ -282,7 +286,9 @@ class ChatOptions(Given, frozen=True, kw_only=True):
             ``list[…]``, `Literal` or union, or ``Output(…)`` of one. None: text.
     """
 
-    _unshown = frozenset({"user", "messages", "speaker", "system", "context", "deps", "binding", "metadata"})
+    _unshown = frozenset(
+        {"user", "messages", "speaker", "system", "context", "deps", "binding", "metadata", "edit"}
+    )
 
     user: UserInput | Unset | None = UNSET
     messages: Sequence[Message] | Unset | None = UNSET
@@ -308,6 +314,7 @@ class ChatOptions(Given, frozen=True, kw_only=True):
     max_tool_result_bytes: int | Unset = UNSET
     tool_errors: Literal["to_model", "raise"] | Unset = UNSET
     turn_id: str | Unset | None = UNSET
+    edit: int | str | Unset | None = UNSET
     on_pending: Literal["raise", "deny", "queue"] | Unset = UNSET
     conversation_id: str | Unset | None = UNSET
     on_event: Callable[[Any], object] | Unset | None = UNSET
@@ -349,7 +356,18 @@ class Resolved(Value, frozen=True, kw_only=True):
     """
 
     _unshown = frozenset(
-        {"user", "speaker", "system", "context", "deps", "settings", "binding", "metadata", "messages"}
+        {
+            "user",
+            "speaker",
+            "system",
+            "context",
+            "deps",
+            "settings",
+            "binding",
+            "metadata",
+            "messages",
+            "edit",
+        }
     )
 
     user: UserInput | None
@@ -380,6 +398,7 @@ class Resolved(Value, frozen=True, kw_only=True):
     max_tool_result_bytes: int
     tool_errors: Literal["to_model", "raise"]
     turn_id: str | None
+    edit: int | str | None
     on_pending: Literal["raise", "deny", "queue"]
     conversation_id: str | None
     on_event: Callable[[Any], object] | None
@@ -520,6 +539,7 @@ _OPTIONS: Final[Mapping[str, _OptionRow]] = {
     "max_tool_result_bytes": _OptionRow(256 * 1024, checks.result_bytes),
     "tool_errors": _OptionRow("to_model", checks.one_of("to_model", "raise")),
     "turn_id": _OptionRow(None, checks.or_none(checks.telling_text), per_turn=True),
+    "edit": _OptionRow(None, checks.or_none(checks.named_turn), per_turn=True),
     "on_pending": _OptionRow("raise", checks.one_of("raise", "deny", "queue")),
     "conversation_id": _OptionRow(None, checks.or_none(checks.naming_text), per_turn=True),
     "on_event": _OptionRow(None, checks.or_none(checks.callback)),

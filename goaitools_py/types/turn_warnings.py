@@ -16,6 +16,7 @@ WarningCode = Literal[
     "state_converted",  # the given state was of another provider API; from which to which, and the losses
     "fell_back",  # a provider was down, and the turn went on with another one
     "state_moved",  # that blob was moved aside in the store; under which key
+    "branch_kept",  # an edit has left a branch of the conversation, which was copied; under which key
     "view_changed",  # a server refused the form of the request; it gets another one from now on; the rules
     "history_repaired",  # no provider accepts the stored history as it was; the repairs, by kind
     "turn_closed",  # an unfinished earlier turn was closed with flagged results

@@ -117,7 +117,7 @@ def test_a_page_that_only_reads_changes_nothing() -> None:
             client.delete("/api/conversations/hall"),
             client.post("/conversations/hall/rewind", json={"before": 1}),
             client.post("/conversations/hall/fork", json={"after": None}),
-            client.post("/conversations/hall/title", json={"title": "x"}),
+            client.patch("/api/conversations/hall", json={"title": "x"}),
         ]
         assert [answer.status_code for answer in refused] == [403] * len(refused)
         assert client.get(f"{TURNS}/current").status_code == 204

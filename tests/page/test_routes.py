@@ -216,7 +216,8 @@ def test_a_title_is_set() -> None:
     """It is in the list and in the view."""
     with paged("One.") as client:
         said(client, "Hi")
-        client.post("/conversations/hall/title", json={"title": "Greetings"})
+        assert client.get("/conversations").json()["conversations"][0]["title"] == "Hi"
+        client.patch("/api/conversations/hall", json={"title": "Greetings"})
         [row] = client.get("/conversations").json()["conversations"]
         assert row["title"] == client.get("/conversations/hall").json()["title"] == "Greetings"
 

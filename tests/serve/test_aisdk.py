@@ -99,7 +99,7 @@ async def test_a_page_stops_the_turn() -> None:
         assert (await first.events())[-1][0] == "abort"
 
 
-@pytest.mark.parametrize("id", [None, "ada/hall-2", "ada/hall-2u", "of-the-client"])
+@pytest.mark.parametrize("id", [None, "ada/hall-2", "ada/hall-2u", "m2"])
 @asynchronous
 async def test_a_reply_is_written_again(id: str | None) -> None:
     """The newest turn is taken back; its message is said anew."""
@@ -113,6 +113,22 @@ async def test_a_reply_is_written_again(id: str | None) -> None:
     assert events[0][1]["messageId"] == "ada/hall-3"
     assert await texts(world) == ["First", "One.", "Second", "Three."]
     assert b"Two." not in world.backend.requests[-1].body
+
+
+@pytest.mark.parametrize("id", ["of-the-client", "bob/hall-1", "ada/hall-3", "ada/hall-0", "m3"])
+@asynchronous
+async def test_a_reply_of_another_conversation_is_not_written_again(id: str) -> None:
+    """Nothing is taken back for an id that is not of this conversation."""
+    world = World("One.", "Two.")
+    await sent(world, message("First", "m1"))
+    await sent(world, message("Second", "m2"))
+
+    body = {"id": "hall", "messages": [message("Second", "m2")], "messageId": id}
+    status, problem = await world.ask("POST", "/aisdk", {**body, "trigger": "regenerate-message"})
+
+    assert (status, problem["type"]) == (400, "urn:goaitools:AskError")
+    assert await texts(world) == ["First", "One.", "Second", "Two."]
+    assert len(world.backend.requests) == 2
 
 
 @asynchronous

@@ -52,6 +52,7 @@ def requests(name: str) -> list[tuple[str, str, Any, dict[str, str]]]:
         ("GET", f"/agui/{name}/stream", None, ids),
         ("DELETE", f"/agui/{name}/stream", None, {}),
         ("GET", f"/agui/{name}/messages", None, {}),
+        ("PATCH", one, {"title": "x"}, {}),
         ("DELETE", one, None, {}),
         # The id of the other owner's message, and a reply of the other owner's that is to be written again.
         ("POST", f"{one}/turns", said("Hi.", "m1"), {}),
@@ -61,7 +62,12 @@ def requests(name: str) -> list[tuple[str, str, Any, dict[str, str]]]:
         ("POST", "/aisdk", {"id": name, "messages": [message("m1")], "messageId": f"ada/{name}-1",
                             "trigger": "regenerate-message"}, {}),
         ("DELETE", one, None, {}),
+        ("POST", f"{one}/turns", said("Hi.", "m1", edit=f"ada/{name}-1u"), {}),
+        ("POST", "/aisdk", {"id": name, "messages": [message(f"ada/{name}-1u")],
+                            "messageId": f"ada/{name}-1u"}, {}),
+        ("DELETE", one, None, {}),
         ("GET", "/conversations?cursor=ada/", None, {}),
+        ("GET", "/conversations?cursor=9999999999999%20ada/", None, {}),
     ]  # fmt: skip
 
 

@@ -169,7 +169,7 @@ def opened(place: Place) -> Iterator[Any]:
         url, _, prefix = place.url.partition("#")
         options = {"decode_responses": place.kind == "redis-decoding", "retry": Retry(NoBackoff(), 2)}
         with redis.Redis.from_url(url, **options) as client:
-            yield RedisStore(client, prefix=prefix)
+            yield RedisStore(client, prefix=prefix, recent=place.kind == "redis-decoding")
     else:
         import sqlalchemy
 
@@ -203,7 +203,7 @@ async def async_opened(place: Place) -> AsyncIterator[Any]:
 
         url, _, prefix = place.url.partition("#")
         async with redis.asyncio.Redis.from_url(url, retry=AsyncRetry(NoBackoff(), 2)) as client:
-            yield AsyncRedisStore(client, prefix=prefix)
+            yield AsyncRedisStore(client, prefix=prefix, recent=True)
     else:
         from sqlalchemy.ext.asyncio import create_async_engine
 

@@ -332,6 +332,29 @@ class ListsOldVersions(Bent):
         )
 
 
+class RecentByKey(Bent):
+    """The order of keys, in place of that of saves."""
+
+    def recent(self, prefix: str = "", *, before: str | None = None, limit: int = 100) -> StoredPage:
+        return self.list(prefix, cursor=before, limit=limit)
+
+
+class RecentByOffset(Bent):
+    """Its cursor counts rows, so a save meanwhile moves a row onto two pages, or onto none."""
+
+    def recent(self, prefix: str = "", *, before: str | None = None, limit: int = 100) -> StoredPage:
+        start = int(before or 0)
+        rows = super().recent(prefix, limit=10_000).keys[start:]
+        return StoredPage(keys=rows[:limit], cursor=str(start + limit) if len(rows) > limit else None)
+
+
+class RecentOfAll(Bent):
+    """The cursor decides where the page begins, and the prefix is not looked at again."""
+
+    def recent(self, prefix: str = "", *, before: str | None = None, limit: int = 100) -> StoredPage:
+        return super().recent("" if before else prefix, before=before, limit=limit)
+
+
 class ListsDeleted(Bent):
     """A deleted key stays in the index."""
 
@@ -740,6 +763,9 @@ BROKEN: tuple[tuple[Any, StoreCheck], ...] = (
     (TrustsCursors, _store_extras.list_stays_within_its_prefix),
     (ListsOldVersions, _store_extras.list_tells_the_same),
     (ListsDeleted, _store_extras.list_all),
+    (RecentByKey, _store_extras.recent_is_in_order),
+    (RecentByOffset, _store_extras.recent_pages_hold_still),
+    (RecentOfAll, _store_extras.recent_stays_within_its_prefix),
     (ListsAll, _store_extras.list_hides_what_was_set_aside),
     (HidesTooMuch, _store_extras.list_hides_what_was_set_aside),
     (LeasesToAll, _store_extras.lease_is_exclusive),

@@ -30,6 +30,7 @@ __all__ = [
     "append_flow",
     "commit_flow",
     "conversation_id",
+    "copy_flow",
     "fork_flow",
     "reset_flow",
     "rewind_flow",
@@ -119,14 +120,22 @@ def _going_back(
 
 def fork_flow(settings: RowSettings, other: RowSettings, *, listening: bool = False) -> Flow[None]:
     """Copy the conversation to another key. Raises `StateConflictError` if that key has one already."""
-    row, beside = Row(settings), Row(other)
+    row = Row(settings)
     yield from row.load(is_whole=True)
     if not row.stored:
         raise ValueError("there is nothing to fork: nothing is stored under this key")
+    yield from copy_flow(settings, row.stored, other, listening=listening)
+
+
+def copy_flow(
+    settings: RowSettings, stored: bytes, other: RowSettings, *, listening: bool = False
+) -> Flow[int | None]:
+    """Copy a whole state to another key; see `fork_flow`. Gives the version of the copy."""
+    beside = Row(other)
     blob = yield from computed(
         partial(
             fork_state,
-            row.stored,
+            stored,
             conversation_id=conversation_id(other.key),
             codec=settings.codec,
             binding=settings.binding,
@@ -138,6 +147,7 @@ def fork_flow(settings: RowSettings, other: RowSettings, *, listening: bool = Fa
     yield from beside.commit(blob, most=0, is_paid=False)
     if listening:
         yield from beside.tell()
+    return beside.version
 
 
 def reset_flow(settings: RowSettings) -> Flow[None]:

@@ -147,6 +147,8 @@ def settings_of(
     parts: str,
     stop_every: float | None = None,
     converts: bool = False,
+    keep_branches: bool = False,
+    auto_title: bool = False,
 ) -> RowSettings:
     """Check and collect the settings of a kept conversation. Raises TypeError or ValueError."""
     if not isinstance(key, str):
@@ -163,7 +165,13 @@ def settings_of(
     if inspect.iscoroutinefunction(store.load) is not is_async:
         chat, kind = ("AsyncChat", "an Async… store") if is_async else ("Chat", "a store that is not Async…")
         raise TypeError(f"a conversation of {chat} needs {kind}; got {type(store).__name__}")
-    for name, flag in (("concurrent_turns", concurrent_turns), ("plain_title", plain_title)):
+    flags = {
+        "concurrent_turns": concurrent_turns,
+        "plain_title": plain_title,
+        "keep_branches": keep_branches,
+        "auto_title": auto_title,
+    }
+    for name, flag in flags.items():
         if not isinstance(flag, bool) and not (flag is None and name == "plain_title"):
             raise TypeError(f"{name} must be True or False, not {type(flag).__name__}")
     _check_seconds("lease_ttl", lease_ttl, "a positive number of seconds", above=0)
@@ -197,6 +205,8 @@ def settings_of(
         in_parts=parts == "store",
         stop_every=stop_every,
         converts=converts,
+        keep_branches=keep_branches,
+        auto_title=auto_title,
         # For a store of the caller's own: an async call can be left, a blocking one holds this thread.
         longest_wait=math.inf if is_async else 0.0,
     )
@@ -389,6 +399,8 @@ class KeptFacade:
             parts="store" if settings.in_parts else "inline",
             stop_every=settings.stop_every,
             converts=settings.converts,
+            keep_branches=settings.keep_branches,
+            auto_title=settings.auto_title,
         )
 
     def _stopping(self) -> Flow[bool]:

@@ -35,7 +35,7 @@ from ...types.events import StateSaved
 from .row_calls import RowSettings
 from .row_parts import DROPPED, RowParts
 
-__all__ = ["DuplicateError", "Row", "aside_prefix", "is_aside"]
+__all__ = ["DuplicateError", "Row", "aside_prefix", "branch_key", "is_aside"]
 
 MAX_REBASES: Final = 5
 """How often a state is rebased on the states of other workers. After that it is a conflict."""
@@ -47,14 +47,24 @@ _REFUSED: Final = (
 )
 
 _ASIDE: Final = ".unreadable."
+_BRANCH: Final = ".branch."
 _DIGITS: Final = 24
 
 
 def aside_prefix(key: str) -> str:
     """The beginning of the keys under which unreadable bytes of this key are kept. A very long key is cut
     there, so that a store takes the new key."""
-    room = MAX_KEY_BYTES - len(_ASIDE) - _DIGITS
-    return key.encode()[:room].decode(errors="ignore") + _ASIDE
+    return _cut(key, len(_ASIDE) + _DIGITS) + _ASIDE
+
+
+def branch_key(key: str, revision: int) -> str:
+    """The key of the copy that an edit makes of the conversation, at this revision of its state."""
+    end = f"{_BRANCH}{revision}"
+    return _cut(key, len(end)) + end
+
+
+def _cut(key: str, room: int) -> str:
+    return key.encode()[: MAX_KEY_BYTES - room].decode(errors="ignore")
 
 
 def is_aside(other: str, key: str) -> bool:

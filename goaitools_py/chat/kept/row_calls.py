@@ -39,6 +39,8 @@ class RowSettings(Value, frozen=True, kw_only=True):
     `with_title`: True if the title is in a plain column beside the blob.
     `converts`: True if turns convert states of other provider APIs. Then the stored state may be of another
     API.
+    `keep_branches`: True if an edit first copies the conversation to a key of its own.
+    `auto_title`: True if the first message of a conversation becomes its title.
     `longest_wait`: seconds after which each call has ended, for a store without an attribute of this name. 0
     sets no limit to the wait for an answer; infinity means that a call may never end.
     `in_parts`: True if saves put closed history, archive and media into the store as parts of their own; see
@@ -63,6 +65,8 @@ class RowSettings(Value, frozen=True, kw_only=True):
     in_parts: bool = False
     stop_every: float | None = None
     converts: bool = False
+    keep_branches: bool = False
+    auto_title: bool = False
     longest_wait: float = 0.0
 
     @property

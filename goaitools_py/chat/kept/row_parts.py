@@ -90,6 +90,11 @@ class RowParts(RowLease):
         self._sent: tuple[bytes, bytes] | None = None
         self._created: int | None = None
 
+    @property
+    def version(self) -> int | None:
+        """The version of the stored state, as far as this worker knows it; None if nothing is stored."""
+        return self._version
+
     def load(self, *, is_whole: bool = False, tolerates_damage: bool = False) -> Flow[Stored | None]:
         """Load the stored state. From here on `stored` and `mine` are this state.
 

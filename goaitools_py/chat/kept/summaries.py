@@ -6,6 +6,7 @@ the list.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +17,7 @@ from ...turn.flow import Flow, Invoke
 if TYPE_CHECKING:
     from ...stores.base import StoredKey, StoredPage
 
-__all__ = ["Summaries", "Summary", "summaries_flow", "summaries_of"]
+__all__ = ["Summaries", "Summary", "listing_of", "summaries_flow", "summaries_of"]
 
 _NANO: Final = Decimal("1e-9")
 
@@ -52,29 +53,39 @@ class Summaries(Value, frozen=True):
     Attributes:
         rows: At most `limit` rows. A shorter or empty page may not be the last one.
         cursor: The `cursor` for the next page; None after the last page.
+        is_ordered: True if the conversation that was saved last comes first.
     """
 
     _unshown = frozenset({"cursor"})
 
     rows: tuple[Summary, ...]
     cursor: str | None = None
+    is_ordered: bool = False
 
 
-def summaries_of(page: StoredPage) -> Summaries:
-    """Read a page of a store's listing."""
-    return Summaries(rows=tuple(map(_summary, page.keys)), cursor=page.cursor)
-
-
-def summaries_flow(store: Any, prefix: str, cursor: str | None, limit: int) -> Flow[Summaries]:
-    """List the conversations of a store, under keys that begin with `prefix`.
+def listing_of(store: Any, prefix: str, cursor: str | None, limit: int) -> tuple[Callable[[], Any], bool]:
+    """Give the call that lists a page of a store, the newest first if the store can, and whether it can.
 
     Raises:
         TypeError: The store cannot list.
     """
+    if callable(recent := getattr(store, "recent", None)):
+        return lambda: recent(prefix, before=cursor, limit=limit), True
     if not callable(getattr(store, "list", None)):
         raise TypeError(f"summaries needs a store with list(); {type(store).__name__} has none")
-    page: StoredPage = yield Invoke(lambda: store.list(prefix, cursor=cursor, limit=limit))
-    return summaries_of(page)
+    return lambda: store.list(prefix, cursor=cursor, limit=limit), False
+
+
+def summaries_of(page: StoredPage, *, is_ordered: bool = False) -> Summaries:
+    """Read a page of a store's listing."""
+    return Summaries(rows=tuple(map(_summary, page.keys)), cursor=page.cursor, is_ordered=is_ordered)
+
+
+def summaries_flow(store: Any, prefix: str, cursor: str | None, limit: int) -> Flow[Summaries]:
+    """List the conversations of a store, under keys that begin with `prefix`. See `listing_of`."""
+    ask, is_ordered = listing_of(store, prefix, cursor, limit)
+    page: StoredPage = yield Invoke(ask)
+    return summaries_of(page, is_ordered=is_ordered)
 
 
 def _summary(row: StoredKey) -> Summary:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from ...base.values import replace
@@ -41,8 +42,9 @@ from ...types.events import CheckpointReady, TurnCompleted
 from ...types.messages import Message
 from ...types.result import ChatResult
 from ...types.turn_warnings import TurnWarning
+from .changes import copy_flow
 from .parts import later_whole, made_whole
-from .row import DuplicateError, Row
+from .row import DuplicateError, Row, branch_key
 from .row_calls import RowSettings
 from .stop_requests import StopWatch
 
@@ -65,6 +67,10 @@ class KeptTurn:
     """
 
     def __init__(self, settings: RowSettings, plan: Plan, *, checkpoints: bool) -> None:
+        self._edits = plan.options.edit is not None
+        if self._edits and settings.concurrent_turns:
+            # Behind another worker's turn the new message would stand after the one that it replaces.
+            settings = replace(settings, concurrent_turns=False)
         self._row = Row(settings)
         self._checkpoints = checkpoints
         self._stops = StopWatch(self._row) if settings.stop_every is not None else None
@@ -72,7 +78,12 @@ class KeptTurn:
         # A reply that is read piece by piece can be stopped between two pieces.
         stream = plan.stream or self._stops is not None
         self._plan = replace(
-            plan, is_shared=True, checkpoints=checkpoints, claims=not checkpoints, stream=stream
+            plan,
+            is_shared=True,
+            checkpoints=checkpoints,
+            claims=not checkpoints,
+            stream=stream,
+            titles=settings.auto_title,
         )
         self._engine: TurnEngine | FallbackTurn | None = None
         self._appended: tuple[Message, ...] = ()
@@ -81,6 +92,7 @@ class KeptTurn:
         self._given = b""
         self._end: bytes | None = None
         self._aside = ""
+        self._branch: tuple[str, int | None] = ("", None)  # key and version of the copy before an edit
         self._has_called = False
         self._has_saved = False
         self._is_noted = False
@@ -148,7 +160,8 @@ class KeptTurn:
             yield from self._stops.begin()
         began = (yield Clock()).monotonic - waited
         for _ in range(MAX_RESTARTS):
-            yield from self._row.load(tolerates_damage=True)  # the turn's options say how damage is handled
+            # The turn's options say how damage is handled. An edit may undo a cut, and needs the archive.
+            yield from self._row.load(tolerates_damage=True, is_whole=self._edits)
             # After a restart: what was moved aside before is not what is stored now.
             self._given, self._aside = self._row.stored, ""
             # The turn's `timeout` bounds the wait for the lease, the loads, and the restarts.
@@ -241,6 +254,10 @@ class KeptTurn:
             yield from self._set_aside(engine)
         except StateConflictError as exc:
             raise _OvertakenError from exc
+        if engine.is_only_asked:
+            # Nothing is saved: the stored history stays until the provider takes the new message.
+            yield from self._keep_branch()
+            return
         if self._has_saved:  # a tool may have run, so the turn cannot begin anew
             return
         if self._checkpoints:
@@ -260,6 +277,26 @@ class KeptTurn:
         if row.stored != row.mine and self._plan.options.turn_id is not None:
             raise _OvertakenError  # the save got no answer but was done, and another worker continued from it
         yield from self._tell_saved()
+
+    def _keep_branch(self) -> Flow[None]:
+        """Copy the conversation before its edit, if these settings say so."""
+        settings = self._row.settings
+        if not settings.keep_branches or self._branch[0]:
+            return
+        reading = {"codec": settings.codec, "binding": settings.binding}
+        key = branch_key(settings.key, load_state(self._given, **reading).meta.rev)
+        version = None
+        with suppress(StateConflictError):  # an earlier try has made the same copy
+            version = yield from copy_flow(settings, self._given, replace(settings, key=key))
+        self._branch = key, version
+
+    def _drop_branch(self) -> Flow[None]:
+        """Delete the copy again: the edit was refused, so no branch was left. Else it stays beside it."""
+        (key, version), store = self._branch, self._row.settings.store
+        if version is not None and hasattr(store, "delete"):
+            with suppress(Exception):
+                yield from self._row.ask(partial(store.delete, expected=version), key)
+                self._branch = "", None
 
     def _set_aside(self, engine: TurnEngine | FallbackTurn) -> Flow[None]:
         # Before the save that overwrites these bytes: a crash in between loses no byte.
@@ -355,6 +392,8 @@ class KeptTurn:
             exc.unsaved, exc.state, exc.base = why, row.timed(exc.state), row.mine
             raise exc from exc.__cause__
         self._is_noted, self._end = True, stored
+        if self._branch[0] and not engine.has_edited:
+            yield from self._drop_branch()
         if stops is not None:
             # After the save: if this worker dies in between, the flag still says that no worker shall
             # continue the turn. Before the lease is given back: after that, the flag may be meant for the
@@ -458,10 +497,17 @@ class KeptTurn:
         return error
 
     def _warnings(self) -> tuple[TurnWarning, ...]:
-        if not self._aside:
-            return ()
-        where = f"the stored state could not be used: it is kept under this key with {self._aside!r} added"
-        return (TurnWarning("state_moved", where),)
+        found: tuple[TurnWarning, ...] = ()
+        if self._aside:
+            where = (
+                f"the stored state could not be used: it is kept under this key with {self._aside!r} added"
+            )
+            found += (TurnWarning("state_moved", where),)
+        if self._branch[0]:
+            end = self._branch[0][self._branch[0].rindex(".branch.") :]
+            where = f"the conversation before the edit is kept under this key with {end!r} added"
+            found += (TurnWarning("branch_kept", where),)
+        return found
 
     def settle(self) -> Flow[None]:
         """Finish an abandoned turn: save it, and give the lease back."""

@@ -1,8 +1,8 @@
 "use strict";
 // What was said, as elements: messages, replies in blocks, cards of tool calls, and the forms that wait for an
 // answer. It knows no server. `page`: the decisions so far, and whether the page only reads. `decide` takes an
-// answer to a call; `stick` keeps the newest message in sight.
-const Cards = (page, decide, stick) => {
+// answer to a call; `stick` keeps the newest message in sight; `edit` takes a message of the user to be changed.
+const Cards = (page, decide, stick, edit) => {
   const { Written, brief, h, isJson, json, pretty, readJson, visible } = Values;
 
   // The pieces of a reply as blocks: neighbours of a kind are one, and a call has its result.
@@ -162,7 +162,8 @@ const Cards = (page, decide, stick) => {
     return h("div", { className: "said" },
       message.speaker || message.role !== "user" ? h("div", { className: "who" }, message.speaker || message.role) : h("h2", { className: "unseen" }, "You"),
       message.files && message.files.length ? h("div", { className: "files" }, message.files.map(fileNode)) : null,
-      message.text ? h("div", { className: "text", dir: "auto" }, message.text) : null);
+      message.text ? h("div", { className: "text", dir: "auto" }, message.text) : null,
+      message.role === "user" && message.id !== "sending" ? h("div", { className: "after" }, h("button", { type: "button", className: "quiet small", onclick: () => edit(message) }, "Edit")) : null);
   }
 
   return { blockNode, blocksOf, saidNode };

@@ -285,7 +285,7 @@ const Markdown = (() => {
     let end = place + 1;
     if (indentOf(line) > 3 && !item) {
       while (end < lines.length && (isBlank(lines[end]) || indentOf(lines[end]) > 3)) end++;
-      return [node("pre", [lines.slice(place, end).map((one) => without(one, 4)).join("\n").trimEnd()]), end];
+      return [codeBlock(lines.slice(place, end).map((one) => without(one, 4)).join("\n").trimEnd()), end];
     }
     while (end < lines.length && !isBlank(lines[end]) && !begins(lines, end)) end++;
     return [spoken("p", inline(lines.slice(place, end).join("\n"))), end];
@@ -298,12 +298,21 @@ const Markdown = (() => {
     return !end || isBlank(whole[end - 1]) ? whole.slice(0, end).trimEnd() : whole;
   }
 
+  // A block of code, and where the browser can copy, a button that copies what is shown.
+  function codeBlock(text) {
+    const block = node("pre", [text]);
+    if (!navigator.clipboard) return block;
+    const copy = Object.assign(node("button", ["Copy"]), { type: "button", className: "quiet small", title: "Copy this code" });
+    copy.onclick = async () => { await navigator.clipboard.writeText(text); copy.textContent = "Copied"; };
+    return Object.assign(node("div", [block, copy]), { className: "code" });
+  }
+
   function fence(lines, place) {
     const mark = FENCE.exec(lines[place])[1], indent = indentOf(lines[place]);
     let end = place + 1;
     const isEnd = (line) => { const found = FENCE.exec(line); return found && found[1].length >= mark.length && line.trim() === mark[0].repeat(found[1].length); };
     while (end < lines.length && !isEnd(lines[end])) end++;
-    return [node("pre", [lines.slice(place + 1, end).map((line) => without(line, indent)).join("\n")]), end + 1];
+    return [codeBlock(lines.slice(place + 1, end).map((line) => without(line, indent)).join("\n")), end + 1];
   }
 
   function quote(lines, place, depth) {

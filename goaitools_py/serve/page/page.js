@@ -17,6 +17,7 @@
     sending: null, // what was said and is not in the history yet
     decisions: Object.create(null), // answers to calls that wait, by call id: any text, also "constructor"
     files: [],
+    editing: null, // the message of the user that the next one replaces
     error: null,
     opened: 0, // counts opens: an answer to an older one is dropped
   };
@@ -58,7 +59,7 @@
     requestAnimationFrame(() => { $("status").textContent = text; });
   }
 
-  const { blockNode, blocksOf, saidNode } = Cards(page, (id, answer) => decide(id, answer), () => stick());
+  const { blockNode, blocksOf, saidNode } = Cards(page, (id, answer) => decide(id, answer), () => stick(), (message) => edit(message));
   const { MARKS, sections } = Inspector(page, ask, at, { failed: (error) => failed(error), fork, rewind, forget });
 
   // ----------------------------------------------------------------------------------------- messages
@@ -119,6 +120,7 @@
         kept = { json, node: isReply ? replyNode() : saidNode(message) };
         nodes.set(message.id, kept);
       }
+      kept.node.classList.toggle("edited", Boolean(page.editing) && page.editing.id === message.id);
       if (isReply) {
         drawReply(kept.node, blocksOf(message.pieces), Boolean(live && message === lastReply));
         kept.node.classList.toggle("last", message === lastReply);
@@ -209,8 +211,12 @@
     $("skip").href = about.read_only ? "#log" : "#say";
     $("stop").hidden = !isRunning;
     $("send").hidden = isRunning;
-    $("send").disabled = isRunning || waiting().length > 0;
-    $("model").textContent = waiting().length ? "Answer the call above first." : plain(about.model || view.model);
+    const isEdit = Boolean(page.editing);
+    $("send").disabled = isRunning || (waiting().length > 0 && !isEdit);
+    $("model").textContent = isEdit ? "Replaces your message, and everything after it." : waiting().length ? "Answer the call above first." : plain(about.model || view.model);
+    $("noedit").hidden = !isEdit;
+    $("rename").hidden = $("delete").hidden = about.read_only || view.version === null;
+    log.classList.toggle("fixed", about.read_only || isRunning);
     $("files").hidden = !page.files.length;
     $("files").replaceChildren(...page.files.map((one, index) => h("span", { className: "file" }, `${one.name} `,
       h("button", { type: "button", className: "quiet small", "aria-label": `Remove ${one.name}`, onclick: () => { page.files.splice(index, 1); drawBars(); } }, "×"))));
@@ -294,7 +300,6 @@
     announce(name);
     listSoon();
     if (!$("facts").hidden) inspect();
-    if (!page.live) await entitle(name).catch(() => {}); // the next page that opens it tries again
   }
 
   const follow = (name) => run(name, (signal) => ask("GET", api(name, "/turns/current"), undefined, { stream: true, signal })).catch(failed);
@@ -306,42 +311,39 @@
     return { parts: [...files.map((one) => ({ type: "file", url: one.url, media_type: one.media_type, ...(one.name ? { name: one.name } : {}) })), ...(text ? [{ type: "text", text }] : [])] };
   };
 
-  // The conversations that this browser has begun, and that have no title yet. A page may be reloaded or closed
-  // before the first reply is complete; the next one that sees it gives the title.
-  const BEGUN = "goaitools-begun";
-  const begun = () => { try { return [].concat(JSON.parse(localStorage.getItem(BEGUN)) || []); } catch { return []; } };
-  const keepBegun = (names) => localStorage.setItem(BEGUN, JSON.stringify(names.slice(-100)));
-
-  async function entitle(name) {
-    const { view } = page;
-    if (!begun().includes(name) || page.name !== name || page.about.read_only || view.version === null || isRunning()) return;
-    const first = view.messages.find((one) => one.role === "user");
-    const title = first ? first.text || (first.files || []).map((one) => one.name || one.media_type).join(", ") : "";
-    if (!view.title && title) {
-      await ask("POST", at(name, "/title"), { title: title.replace(/\s+/g, " ").trim().slice(0, 60) });
-      await load(name);
-      draw();
-      listSoon();
-    }
-    keepBegun(begun().filter((one) => one !== name));
+  // Puts a message back into the box. The next one replaces it, and everything after it.
+  function edit(message) {
+    if (page.live || page.about.read_only) return;
+    Object.assign(page, { editing: message, files: [...(message ? message.files || [] : [])] });
+    say.value = message ? message.text : "";
+    grow();
+    draw();
+    say.focus();
   }
 
-  async function send(text, files, id = freshId()) {
+  async function send(text, files, id = freshId(), edited = null) {
     const name = page.name;
-    if (page.view.version === null) keepBegun([...begun().filter((one) => one !== name), name]);
     page.sending = { text, files };
+    page.editing = null;
     const body = { ...partsOf(text, files), turn_id: id };
+    if (edited) {
+      body.edit = edited.id;
+      page.view.messages = page.view.messages.slice(0, page.view.messages.findIndex((one) => one.id === edited.id));
+      page.view.pending = [];
+    }
     try {
       await run(name, (signal) => ask("POST", api(name, "/turns"), body, { stream: true, signal }));
     } catch (error) {
       if (page.name !== name) return;
       page.sending = null;
+      if (edited) await load(name).catch(() => {});
+      page.editing = edited;
       if (!say.value) { say.value = text; grow(); }
       // A refusal names the media types that the model does not take.
       const refused = files.filter((one) => error.status === 400 && error.message.includes(one.media_type.split(";")[0]));
       if (!page.files.length) page.files = files.filter((one) => !refused.includes(one));
       const which = refused.length ? `${refused.map((one) => one.name || one.media_type).join(", ")} cannot be sent: ` : "";
-      page.error = { text: `Not sent. ${which}${error.message}`, retry: error.retryable ? () => { say.value = ""; page.files = []; send(text, files, id); } : null };
+      page.error = { text: `Not sent. ${which}${error.message}`, retry: error.retryable ? () => { say.value = ""; page.files = []; send(text, files, id, edited); } : null };
       draw();
     }
   }
@@ -401,7 +403,7 @@
     const number = ++page.opened;
     if (page.live) page.live.abort.abort();
     const isOther = page.name !== name;
-    Object.assign(page, { name, live: null, sending: null, decisions: Object.create(null), error: null });
+    Object.assign(page, { name, live: null, sending: null, decisions: Object.create(null), error: null, editing: null });
     if (isOther) { nodes.clear(); page.files = []; log.replaceChildren(); isLow = true; }
     let view;
     try {
@@ -417,7 +419,6 @@
     drawList();
     if (!$("facts").hidden) inspect();
     if (isRunning()) await follow(name);
-    else await entitle(name).catch(() => {});
   }
 
   // The same conversation, as it is now: another tab, or a program, has changed it.
@@ -526,19 +527,29 @@
     try { await ask("POST", at(page.name, "/rewind"), { before }); announce(page.name); await open(page.name); listSoon(); } catch (error) { failed(error); }
   }
 
+  async function rename() {
+    const title = await sure("Rename", "The title of this conversation, for lists. The model does not read it.", "Save", page.view.title);
+    if (title === false) return;
+    try { await ask("PATCH", api(page.name, ""), { title: title.trim() }); announce(page.name); await refresh(); listSoon(); } catch (error) { failed(error); }
+  }
+
   async function forget() {
     if (!(await sure("Delete this conversation?", "It is deleted from the store, and nothing brings it back.", "Delete"))) return;
     try { await ask("DELETE", api(page.name, "")); announce(page.name); listSoon(); location.hash = address(newName()); } catch (error) { failed(error); }
   }
 
-  function sure(title, text, yes) {
+  // Asks the user: true or false; with a `value`, the text that they give, or false.
+  function sure(title, text, yes, value) {
     $("asktitle").textContent = title;
     $("asktext").textContent = text;
     $("askyes").textContent = yes;
-    const dialog = $("ask");
+    const dialog = $("ask"), field = $("asked");
+    field.hidden = value === undefined;
+    field.value = value || "";
     dialog.returnValue = "no";
     dialog.showModal();
-    return new Promise((done) => dialog.addEventListener("close", () => done(dialog.returnValue === "yes"), { once: true }));
+    if (!field.hidden) field.select();
+    return new Promise((done) => dialog.addEventListener("close", () => done(dialog.returnValue === "yes" && (field.hidden || field.value)), { once: true }));
   }
 
   // --------------------------------------------------------------------------------------- the controls
@@ -550,13 +561,13 @@
 
   function submit() {
     const text = say.value.trim();
-    if (page.live || !page.view || waiting().length || (!text && !page.files.length)) return;
-    const files = page.files;
+    const { files, editing } = page;
+    if (page.live || !page.view || (waiting().length && !editing) || (!text && !files.length)) return;
     say.value = "";
     page.files = [];
     grow();
     isLow = true;
-    send(text, files);
+    send(text, files, freshId(), editing);
   }
 
   // Takes files into the message box. One that cannot be sent stays out, and the page says which and why.
@@ -595,6 +606,9 @@
   $("form").addEventListener("dragover", (event) => event.preventDefault());
   $("form").addEventListener("drop", (event) => { event.preventDefault(); attach([...event.dataTransfer.files]).catch(failed); });
   $("stop").addEventListener("click", stop);
+  $("noedit").addEventListener("click", () => edit(null));
+  $("rename").addEventListener("click", rename);
+  $("delete").addEventListener("click", forget);
   $("new").addEventListener("click", () => { location.hash = address(newName()); say.focus(); });
   $("filter").addEventListener("input", drawList);
   $("app").addEventListener("pointerdown", (event) => { if ($("side").classList.contains("open") && !event.target.closest("nav, #menu")) closeMenu(); });
@@ -607,7 +621,7 @@
   });
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Escape" || $("ask").open) return;
-    if ($("side").classList.contains("open")) { closeMenu(); $("menu").focus(); } else if (page.live && !page.about.read_only) stop();
+    if ($("side").classList.contains("open")) { closeMenu(); $("menu").focus(); } else if (page.editing) edit(null); else if (page.live && !page.about.read_only) stop();
   });
   $("skip").addEventListener("click", (event) => { event.preventDefault(); (page.about.read_only ? log : say).focus(); });
   window.addEventListener("hashchange", route);

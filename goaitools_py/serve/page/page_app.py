@@ -28,6 +28,7 @@ from starlette.routing import Mount, Route
 from ...base.values import Value
 from ...chat.async_chat import AsyncChat
 from ...chat.kept.facade import ConversationSnapshot, PartsPlace
+from ...chat.kept.summaries import listing_of
 from ...frontends import PLAIN_JSON, AskError
 from ...frontends.plain import pending_of
 from ...history.export import import_state
@@ -158,7 +159,6 @@ class _Page:
                 _route("GET", f"{one}/removed", self._removed),
                 _route("GET", f"{one}/turns/{{number}}/raw", self._raw),
                 _route("GET", f"{one}/turns/{{number}}/diff", self._diff),
-                _route("POST", f"{one}/title", self._title),
                 _route("POST", f"{one}/fork", self._fork),
                 _route("POST", f"{one}/rewind", self._rewind),
                 Mount("/api", app=self._serve),
@@ -222,8 +222,9 @@ class _Page:
     async def _list(self, request: Request) -> Response:
         if not isinstance(self._store, AsyncListing):
             return json_response({"conversations": [], "cursor": None})
+        ask, _ = listing_of(self._store, "", request.query_params.get("cursor"), _ROWS)
         try:
-            page = await self._store.list("", cursor=request.query_params.get("cursor"), limit=_ROWS)
+            page = await ask()
         except ValueError:
             raise AskError("the cursor is not one that this server gave") from None
         rows = []
@@ -249,14 +250,6 @@ class _Page:
         caller = self._caller(request, request.path_params["name"])
         snapshot, status = await self._serve.seen(caller)
         return json_response({"key": caller.key, "turn_status": status, **_shown(snapshot)})
-
-    async def _title(self, request: Request) -> Response:
-        given = await self._body(request, "title")
-        try:
-            await self._open(request).update(title=str(given["title"])[:256])
-        except ValueError as error:
-            raise AskError(str(error)) from error
-        return no_content()
 
     async def _rewind(self, request: Request) -> Response:
         """Remove a turn and all newer ones. The page names the turn by its number, so a page that is not up

@@ -98,6 +98,79 @@ const scenarios = {
     await page.close();
   },
 
+  async copy_of_code() {
+    await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+    const page = await opened("copy");
+    await say(page, "code");
+    const copy = page.locator(".code").getByRole("button", { name: "Copy" });
+    await copy.focus();
+    await page.keyboard.press("Enter");
+    await page.locator(".code").getByText("Copied").waitFor();
+    expect((await page.evaluate(() => navigator.clipboard.readText())) === "print(1)", "the code, and no more");
+    await page.close();
+  },
+
+  async edit_a_message() {
+    const page = await opened("edit");
+    for (const text of ["one", "two", "three"]) { await say(page, text); await seen(page, `You said: ${text}`); await settled(page); }
+    const second = page.locator(".said").nth(1);
+    await second.getByRole("button", { name: "Edit" }).focus();
+    await page.keyboard.press("Enter");
+    expect((await page.inputValue("#say")) === "two", "the message in the box");
+    await checked(page, "a message that is edited");
+    await page.keyboard.press("Escape");
+    expect((await page.inputValue("#say")) === "", "Escape leaves the message as it is");
+    await second.hover();
+    await second.getByRole("button", { name: "Edit" }).click();
+    await say(page, "zwei");
+    await seen(page, "You said: zwei");
+    await settled(page);
+    const said = async () => (await page.locator(".said > .text").allTextContents()).join();
+    expect((await said()) === "one,zwei", "the new message in place of the old ones");
+    await page.locator(".said").nth(1).getByRole("button", { name: "Edit" }).click();
+    await say(page, "deux");
+    await seen(page, "You said: deux");
+    await page.reload();
+    await seen(page, "You said: deux");
+    expect((await said()) === "one,deux", "the same after a reload");
+    expect((await page.locator("#title").textContent()) === "one", "the title of the first message");
+    await page.close();
+  },
+
+  async edit_while_a_call_waits() {
+    const page = await opened("instead");
+    await say(page, "fire instead");
+    await page.getByRole("button", { name: "Approve fire" }).waitFor();
+    await page.locator(".said").getByRole("button", { name: "Edit" }).click();
+    await say(page, "do not");
+    await seen(page, "You said: do not");
+    expect(await page.locator(".tool").count() === 0, "no call");
+    expect((await ask("ran", "instead")) === 0, "a tool that did not run");
+    await page.close();
+  },
+
+  async rename_and_delete() {
+    const page = await opened("named");
+    expect(!(await page.locator("#rename").isVisible()), "nothing to rename yet");
+    await say(page, "hello");
+    await seen(page, "You said: hello");
+    await page.getByRole("button", { name: "Rename" }).click();
+    await checked(page, "a new title");
+    expect((await page.inputValue("#asked")) === "hello", "the old title");
+    await page.fill("#asked", "Greetings");
+    await page.keyboard.press("Enter");
+    await page.locator("#title").getByText("Greetings").waitFor();
+    await page.locator("#list a[aria-current=page]").getByText("Greetings").waitFor();
+    await say(page, "again");
+    await seen(page, "You said: again");
+    expect((await page.locator("#title").textContent()) === "Greetings", "the new title stays");
+    await page.getByRole("button", { name: "Delete", exact: true }).click();
+    await page.locator("#ask").getByRole("button", { name: "Delete" }).click();
+    await page.locator("#log .empty").waitFor();
+    await page.locator("#list").getByText("Greetings").waitFor({ state: "detached" });
+    await page.close();
+  },
+
   async approve() {
     const page = await opened("approve");
     await say(page, "fire approve");
@@ -192,7 +265,7 @@ const scenarios = {
     await page.close();
     await ask("release", "closed");
     page = await opened("elsewhere");
-    await page.locator("#list a strong").getByText("closed", { exact: true }).click();
+    await page.locator("#list a strong").getByText("look closed", { exact: true }).click();
     await page.locator("#title").getByText("look closed").waitFor();
     await page.close();
   },
