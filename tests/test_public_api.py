@@ -361,7 +361,7 @@ def test_completion_offers_only_what_a_caller_may_use(value: object) -> None:
 
 def test_the_types_are_as_promised() -> None:
     """mypy agrees with every line of tests/typing, good and bad ones, and finds nothing in the examples."""
-    read = sorted([*(ROOT / "tests" / "typing").glob("*.py"), *(ROOT / "examples").glob("**/*.py")])
+    read = sorted([*(ROOT / "tests" / "typing").glob("**/*.py"), *(ROOT / "examples").glob("**/*.py")])
 
     checked = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", *map(str, read)],

@@ -145,8 +145,8 @@ def private_postgres() -> Iterator[str]:
         yield url.replace("postgresql+psycopg:", "postgresql:")
 
 
-OWN_PROCESS = {"columns", "django"}
-"""Pages that set up what a process has once, such as Django."""
+OWN_PROCESS = {"columns", "django", "postgres"}
+"""Pages that set up what a process has once, such as Django, or that need a database."""
 
 
 @pytest.mark.parametrize(

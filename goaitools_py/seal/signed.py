@@ -11,7 +11,7 @@ import math
 import struct
 import time
 from collections.abc import Mapping
-from typing import ClassVar, Final
+from typing import Final
 
 from ..state.codec import (
     DOMAIN,
@@ -110,8 +110,8 @@ class Signed:
 
     __slots__ = ("_keyring", "_limits", "_max_age")
 
-    suite: ClassVar[int] = SUITE_HMAC_SHA256
-    compresses: ClassVar[bool] = True
+    suite: int = SUITE_HMAC_SHA256
+    compresses: bool = True
 
     def __init__(
         self, keyring: Keyring, *, max_age: float | None = None, limits: BlobLimits | None = None

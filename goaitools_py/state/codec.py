@@ -10,7 +10,7 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import ClassVar, Final, Protocol, TypeAlias, runtime_checkable
+from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 from ..base.values import ByShape, Given
 from ..types.errors import StateAuthError, StateCorruptError, StateTooLargeError
@@ -223,9 +223,9 @@ class Plain(Given, frozen=True, kw_only=True):
     wherever this state is read.
     """
 
-    suite: ClassVar[int] = SUITE_PLAIN
-    compresses: ClassVar[bool] = True
-    key_id: ClassVar[int] = 0
+    suite: int = SUITE_PLAIN
+    compresses: bool = True
+    key_id: int = 0
 
     limits: BlobLimits | None = None
     """How large a state may be; None for the default limits."""

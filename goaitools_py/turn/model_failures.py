@@ -167,7 +167,7 @@ def _error_of(ledger: Ledger, failure: Failure) -> TurnError:
 
 def _model(ledger: Ledger) -> str:
     """The name of the model that was asked."""
-    return (ledger.options.settings or {}).get("model") or ledger.plan.model
+    return (ledger.options.settings or {}).get("model") or ledger.plan.model or ""
 
 
 def _words(ledger: Ledger, failure: Failure) -> tuple[str, str]:
