@@ -34,7 +34,7 @@ from ..base import json_scan
 from ..base.values import replace
 from ..state.codec import BlobLimits, Codec
 from ..state.media_rows import media_weight
-from ..state.parts import MEDIA
+from ..state.parts import MEDIA, RESULT
 from ..state.records import JournalCall, OpenTurn
 from ..state.segments import meta_bytes, values_in
 from ..state.state import ConversationState, hard_limits, soft_limits, written
@@ -185,7 +185,8 @@ def _closed(state: ConversationState, codec: Codec) -> tuple[int, int, int]:
     if state.is_apart:
         blob += _BESIDE_BYTES * len(state.sealed)
     if state.parts:
-        blob += sum([part.weight for part in state.parts if part.kind != MEDIA])
+        # Whole results give way to all else when the state is written; see `fitting_results`.
+        blob += sum([part.weight for part in state.parts if part.kind not in (MEDIA, RESULT)])
     if has_media:
         blob += media_weight(state.meta, state.parts, state.segments)
     return blob, decoded, entries
@@ -196,7 +197,7 @@ def written_size(state: ConversationState, codec: Codec, *, most_values: int) ->
     segments, parts, added = written(state, soft_limits(codec))
     decoded = sum(segment.raw_len for segment in segments)
     stored = sum(len(segment.stored) for segment in segments) if codec.compresses else decoded
-    stored += sum(part.weight for part in parts)
+    stored += sum(part.weight for part in parts if part.kind != RESULT)
     if state.is_apart:
         stored += _BESIDE_BYTES * len(state.sealed)
     return Size(

@@ -4,8 +4,8 @@ Owns: which parts are loaded with the head, the check that they are all there, a
 head and back. Must never know: a store's engine, or the content of a part.
 
 A turn needs the head, and the parts that are history or media. It works with the head, and each new state of
-it is a head again: it lists the parts that were loaded, and has the bytes of the parts that are new. The
-archive stays in the store, and each new head carries its list on. A cut adds a part. If the newest part in
+it is a head again: it lists the parts that were loaded, and has the bytes of the parts that are new. Archive
+and results stay in the store, and each new head carries its list on. A cut adds a part. If the newest part in
 the store has room, it is loaded for the save, and both become one.
 
 The row decides how it is read, and ``parts=`` only how it is written. So a handle with ``parts="inline"``
@@ -174,7 +174,7 @@ def as_head(blob: bytes, codec: Codec, binding: Any) -> bytes:
 
 def as_loaded(blob: bytes) -> bytes:
     """Give a saved head with the parts at hand that a turn loads."""
-    if not isinstance(blob, StateHead) or ARCHIVE not in blob.names.values():
+    if not isinstance(blob, StateHead) or all(kind in LOADED for kind in blob.names.values()):
         return blob
     at_hand = {name: data for name, data in blob.at_hand.items() if blob.names[name] in LOADED}
     return StateHead.of(bytes(blob), at_hand, blob.names, blob.codec, blob.binding)

@@ -72,7 +72,12 @@ class KeptTurn:
         # A reply that is read piece by piece can be stopped between two pieces.
         stream = plan.stream or self._stops is not None
         self._plan = replace(
-            plan, is_shared=True, checkpoints=checkpoints, claims=not checkpoints, stream=stream
+            plan,
+            is_shared=True,
+            in_parts=settings.in_parts,
+            checkpoints=checkpoints,
+            claims=not checkpoints,
+            stream=stream,
         )
         self._engine: TurnEngine | FallbackTurn | None = None
         self._appended: tuple[Message, ...] = ()
