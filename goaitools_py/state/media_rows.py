@@ -38,6 +38,7 @@ __all__ = [
     "only_archived",
     "resolved",
     "result_named",
+    "result_notes",
     "results_of",
     "with_archived",
     "with_archived_only",
@@ -243,6 +244,7 @@ MAX_RESULTS: Final = 64
 
 _NAMED: Final = re.compile(rb"call recall with result ([0-9a-f]{8})\]")
 """The end of the note in a shortened result; `tools.call.with_ends` writes it. It is the same within JSON."""
+_NOTE: Final = re.compile(r"\[[\d,]+ of [\d,]+ bytes left out; for all of it call recall with result \w{8}\]")
 _MARGIN: Final = 16
 """A blob with results keeps this fraction of its limit free: for the codec, and for the directory."""
 
@@ -250,6 +252,11 @@ _MARGIN: Final = 16
 def named_results(pieces: Iterable[bytes | bytearray | memoryview]) -> set[int]:
     """Give the numbers of the results that notes in these bytes name."""
     return {int(name, 16) for piece in pieces for name in _NAMED.findall(piece)}
+
+
+def result_notes(text: str) -> list[str]:
+    """Give the notes in a text that name results, in order."""
+    return _NOTE.findall(text) if "call recall with result" in text else []
 
 
 def results_of(parts: Sequence[Part]) -> list[Part]:

@@ -263,7 +263,7 @@ def _forged(parts: Sequence[SecondPart], **changes: Any) -> bytes:
 
 GOOD = _second.sealed_part(64, RECORD, 40, 0)
 REFUSED: dict[str, tuple[bytes, type[StateError]]] = {
-    "kind 66": (_forged([GOOD._replace(kind=66)]), StateVersionError),
+    "kind 67": (_forged([GOOD._replace(kind=67)]), StateVersionError),
     "kind 70": (_forged([GOOD._replace(kind=70)]), StateVersionError),
     "kind 95": (_forged([GOOD._replace(kind=95)]), StateVersionError),
     "kind 5": (_forged([GOOD._replace(kind=5)]), StateVersionError),
