@@ -376,7 +376,7 @@ def test_limits_count_what_is_stored() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "raw", "entries"),
-    [(66, b"x", 0), (64, b"", 0), (64, bytes(MAX_PART_BYTES + 1), 0), (65, b"x", -1)],
+    [(67, b"x", 0), (64, b"", 0), (64, bytes(MAX_PART_BYTES + 1), 0), (65, b"x", -1)],
 )
 def test_a_part_that_could_not_be_read_is_not_made(kind: int, raw: bytes, entries: int) -> None:
     """ValueError says why."""

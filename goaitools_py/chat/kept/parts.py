@@ -24,7 +24,7 @@ from ...history.archive_keeping import with_joined, with_room
 from ...state.apart import StateHead
 from ...state.blob_header import HAS_DIRECTORY
 from ...state.codec import HEADER_BYTES, Codec
-from ...state.parts import ARCHIVE, ELSEWHERE, INLINE, MEDIA, SEALED_HISTORY, Part, part_missing
+from ...state.parts import ARCHIVE, ELSEWHERE, INLINE, MEDIA, RESULT, SEALED_HISTORY, Part, part_missing
 from ...state.state import dump_state, hard_limits, load_state
 from ...state.whole_blobs import outline, parts_of
 from ...stores.base import StoredHead
@@ -42,7 +42,9 @@ __all__ = [
     "names_of",
     "part_with_room",
     "parts_in",
+    "results_in",
     "whole_or_unreadable",
+    "with_at_hand",
     "with_shared_part",
 ]
 
@@ -186,6 +188,20 @@ def parts_in(blob: bytes, codec: Codec, binding: Any) -> Mapping[bytes, bytes]:
     inline = {part.digest: bytes(part.stored) for part in found if part.place == INLINE}
     # A head has parts in it if a handle has saved the blob whole.
     return {**inline, **blob.at_hand} if isinstance(blob, StateHead) else inline
+
+
+def results_in(blob: bytes) -> list[bytes]:
+    """Name the parts with whole results that a head lists and that are not at hand."""
+    if not isinstance(blob, StateHead):
+        return []
+    return [name for name, kind in blob.names.items() if kind == RESULT and name not in blob.at_hand]
+
+
+def with_at_hand(blob: bytes, more: Mapping[bytes, bytes]) -> bytes:
+    """Give a head with more parts at hand."""
+    if not isinstance(blob, StateHead) or not more:
+        return blob
+    return StateHead.of(bytes(blob), {**blob.at_hand, **more}, blob.names, blob.codec, blob.binding)
 
 
 def has_new_archive(head: StateHead, kept: Collection[bytes]) -> bool:
