@@ -24,6 +24,7 @@ __all__ = [
     "GOLDEN",
     "GOOD",
     "MEDIA",
+    "RESULTS",
     "SECRETS",
     "UNSENT",
     "Vector",
@@ -96,6 +97,7 @@ ARCHIVED = _read("v1-archive.jsonl")
 MEDIA = _read("v1-media.jsonl")
 FACTS = _read("v1-facts.jsonl")
 UNSENT = _read("v1-unsent.jsonl")
+RESULTS = _read("v1-results.jsonl")
 
 
 def smallest(codec: str) -> Vector:
