@@ -246,7 +246,7 @@ class AsyncConversation(KeptFacade):
 
     async def history(self) -> History:
         """The whole conversation in the classes of this package; empty if nothing is stored."""
-        return await self._run(self._reads(self._history, await self._found()))
+        return await self._run(self._reads(self._history, await self._found(with_results=True)))
 
     async def info(self) -> ConversationInfo | None:
         """Facts of the stored conversation, without its messages; None if nothing is stored."""
@@ -397,8 +397,8 @@ class AsyncConversation(KeptFacade):
             await notify_async(on_event, told)
         return steps.result
 
-    async def _found(self) -> Stored | None:
-        return await self._run(self._loading())
+    async def _found(self, *, with_results: bool = False) -> Stored | None:
+        return await self._run(self._loading(with_results=with_results))
 
     def _turn(self, work: KeptTurn, plan: Plan) -> AsyncTurn[Any]:
         on_event = plan.options.on_event

@@ -242,7 +242,7 @@ class Conversation(KeptFacade):
 
     def history(self) -> History:
         """The whole conversation in the classes of this package; empty if nothing is stored."""
-        return self._run(self._reads(self._history, self._found()))
+        return self._run(self._reads(self._history, self._found(with_results=True)))
 
     def info(self) -> ConversationInfo | None:
         """Facts of the stored conversation, without its messages; None if nothing is stored."""
@@ -389,8 +389,8 @@ class Conversation(KeptFacade):
             notify(on_event, told)
         return steps.result
 
-    def _found(self) -> Stored | None:
-        return self._run(self._loading())
+    def _found(self, *, with_results: bool = False) -> Stored | None:
+        return self._run(self._loading(with_results=with_results))
 
     def _turn(self, work: KeptTurn, plan: Plan) -> Turn[Any]:
         on_event = plan.options.on_event

@@ -47,6 +47,7 @@ class DefaultFields(TypedDict, total=False):
     tool_concurrency: int | Unset
     tool_threads: bool | Unset
     max_tool_result_bytes: int | Unset
+    keep_results: Literal["cut", "store"] | Unset
     tool_errors: Literal["to_model", "raise"] | Unset
     on_pending: Literal["raise", "deny", "queue"] | Unset
     on_event: Callable[[Any], object] | Unset | None

@@ -132,6 +132,8 @@ def _parts(info: StateInfo) -> Iterator[tuple[str, str]]:
         yield "archive", f"{counted(info.archive_bytes, 'byte')} in {counted(info.archive_records, 'record')}"
     if info.media:
         yield "media", f"{info.media:,} in {counted(info.media_bytes, 'byte')}"
+    if info.results:
+        yield "results", f"{info.results:,} kept whole in {counted(info.result_bytes, 'byte')}"
 
 
 def _usage(usage: Usage) -> str:

@@ -19,7 +19,7 @@ from ..base.values import Value, replace
 from ..state.closed_turns import ClosedTurn
 from ..state.codec import BlobLimits, Codec
 from ..state.media import Media, cut_out
-from ..state.media_rows import archived_bytes, only_archived, with_archived
+from ..state.media_rows import archived_bytes, only_archived, results_of, with_archived, with_results
 from ..state.parts import ARCHIVE, ELSEWHERE, INLINE, MAX_PART_BYTES, Part, inflated, most_inflated, new_part
 from ..state.records import MAX_MEDIA, CutRow
 from ..state.segments import JOIN
@@ -136,6 +136,7 @@ def with_record(
     parts = _with_entry(cut, entries, columns, retention, media)
     if parts is None:
         return journalled(cut, at, records=1, size=sum(map(len, whole)))
+    parts = with_results(parts, results_of(old.parts))  # those that the record names stay, too
     more = {**msgspec.json.decode(row.more), "record": record_digest(columns, entries)}
     named = row._replace(more=msgspec.Raw(msgspec.json.encode(more)))
     meta = msgspec.structs.replace(cut.meta, cuts=(*cut.meta.cuts[:-1], named))

@@ -23,10 +23,19 @@ from ..open_turn.turn_ids import TURN_IDS_FACT, with_texts
 from ..state.closed_turns import ClosedTurn, has_gap, numbers_of, with_numbers
 from ..state.codec import PLAIN, Codec
 from ..state.letters import ASSISTANT, USER
+from ..state.media_rows import results_of, with_results
 from ..state.parts import ARCHIVE
 from ..state.records import InboxItem, RingRow, TurnIdRow, cut_facts, digest8, fresh_id, with_cut
 from ..state.row_codec import bounded
-from ..state.state import ConversationState, closed_turns, dump_state, hard_limits, load_state, rebuild
+from ..state.state import (
+    ConversationState,
+    closed_turns,
+    dump_state,
+    hard_limits,
+    load_state,
+    rebuild,
+    without_lost,
+)
 from ..types.errors import EditError
 from ..types.options import check_options
 from .archive_reading import is_undoable, newest_cut, undoable, undone
@@ -279,7 +288,7 @@ def _without_newest(
     kept, removed = closed[: len(closed) - left], closed[len(closed) - left :]
     begun = state.open.facts.get(TURN_IDS_FACT, ()) if state.open is not None else ()
     size, frame = state.history_bytes() or 1, min(meta.tokens, gauge_of(meta).frame)
-    state = rebuild(replace(state, open=None), kept)
+    state = without_lost(state, rebuild(replace(state, open=None), kept))
     meta = msgspec.structs.replace(
         with_texts(meta, removed, dialect),
         messages=sum(turn.record.messages for turn in kept),
@@ -356,6 +365,7 @@ def undo_cut(
         StateError: The blob cannot be read.
     """
     state = load_state(blob, codec=codec, binding=binding, min_revision=min_revision)
+    results = results_of(state.parts)
     dialect = dialect_for(state.meta.wire, dialect)
     if state.open is not None:
         raise ValueError(
@@ -376,6 +386,7 @@ def undo_cut(
             break
     if since:
         state = _with_turns_since(state, since, dialect)
+    state = replace(state, parts=with_results(state.parts, results))  # also those of the turns since
     meta = msgspec.structs.replace(state.meta, rev=state.meta.rev + 1, parent=digest8(bytes(blob)[:112]))
     return dump_state(replace(state, meta=meta), codec=codec, binding=binding, limits=hard_limits(codec))
 

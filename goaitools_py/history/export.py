@@ -24,7 +24,7 @@ from ..open_turn import journal, steps
 from ..state import blob as blobs
 from ..state.blob import IGNORABLE, Kind, Segment
 from ..state.codec import PLAIN, Codec
-from ..state.parts import ARCHIVE, ELSEWHERE, IGNORABLE_PARTS, MEDIA, Part, new_part
+from ..state.parts import ARCHIVE, ELSEWHERE, IGNORABLE_PARTS, MEDIA, RESULT, Part, new_part
 from ..state.segments import stored_lines, stored_segment
 from ..state.state import ConversationState, closed_entries, hard_limits, load_state, soft_limits, written
 from ..state.whole_blobs import verify_state
@@ -39,7 +39,7 @@ EXPORT_VERSION: Final = 1
 
 _FORMAT: Final = "goaitools-state"
 _SEGMENTS: Final = {"sealed": Kind.SEALED, "hot": Kind.HOT, "inbox": Kind.INBOX, "open": Kind.OPEN}
-_PARTS: Final = {"archive": ARCHIVE, "media": MEDIA}
+_PARTS: Final = {"archive": ARCHIVE, "media": MEDIA, "result": RESULT}
 
 _COUNT: Final = {"type": "integer", "minimum": 0}
 _BASE64: Final = {"type": "string", "contentEncoding": "base64"}
@@ -98,7 +98,7 @@ EXPORT_SCHEMA: Final[Mapping[str, Any]] = {
         },
         "parts": {
             "type": "array",
-            "description": "Archive and media.",
+            "description": "Archive, media and long results.",
             "items": {
                 "type": "object",
                 "properties": {

@@ -23,7 +23,7 @@ from ..state.apart import blob_size
 from ..state.blob_header import peek
 from ..state.codec import PLAIN, SUITE_PLAIN, SUITES, BlobLimits, Codec
 from ..state.letters import ASSISTANT, EVENT, SYSTEM, TOOL, USER
-from ..state.parts import ARCHIVE, MEDIA, Part
+from ..state.parts import ARCHIVE, MEDIA, RESULT, Part
 from ..state.records import dollars_of, turn_ref, usage_of
 from ..state.segments import count_letters
 from ..state.state import ConversationState, hard_limits, load_state, newest_number, soft_limits
@@ -75,6 +75,7 @@ class StateInfo(Value, frozen=True, kw_only=True):
         archive_bytes: The stored size of the archive, in the blob or in a store; `archive_records`: how many
             cuts and changes it has.
         media_bytes: The stored size of the media parts; `media`: how many media they hold.
+        result_bytes: The stored size of the long results that are kept whole; `results`: how many these are.
         suite: How the blob is protected: "plain", "signed" or "encrypted".
         key_id: The id of the key that protects it, as `Key.id`; 0 without one.
         title: The title that the application gave the conversation; see `update_state`.
@@ -122,6 +123,8 @@ class StateInfo(Value, frozen=True, kw_only=True):
     archive_records: int = 0
     media_bytes: int = 0
     media: int = 0
+    result_bytes: int = 0
+    results: int = 0
     suite: str = "plain"
     key_id: int = 0
 
@@ -228,10 +231,7 @@ def inspect_state(
         topics=tuple(dict.fromkeys(item.topic for item in state.inbox if item.topic)),
         suite=SUITES[header.suite],
         key_id=header.key_id,
-        archive_bytes=_stored(parts, ARCHIVE)[0],
-        archive_records=_stored(parts, ARCHIVE)[1],
-        media_bytes=_stored(parts, MEDIA)[0],
-        media=_stored(parts, MEDIA)[1],
+        **_stored(parts),
     )
 
 
@@ -260,10 +260,19 @@ def _filled(
     }
 
 
-def _stored(parts: Sequence[Part], kind: int) -> tuple[int, int]:
-    """The bytes of the parts of a kind as stored, and how many entries they have."""
-    own = [part for part in parts if part.kind == kind]
-    return sum(part.stored_len for part in own), sum(part.entries for part in own)
+def _stored(parts: Sequence[Part]) -> dict[str, Any]:
+    """The bytes of archive, media and results as stored, and how many of each there are."""
+    archive, media, results = (
+        [part for part in parts if part.kind == kind] for kind in (ARCHIVE, MEDIA, RESULT)
+    )
+    return {
+        "archive_bytes": sum(part.stored_len for part in archive),
+        "archive_records": sum(part.entries for part in archive),
+        "media_bytes": sum(part.stored_len for part in media),
+        "media": sum(part.entries for part in media),
+        "result_bytes": sum(part.stored_len for part in results),
+        "results": len(results),
+    }
 
 
 _NO_TIME: Final = datetime.min.replace(tzinfo=UTC)
@@ -296,10 +305,7 @@ def _sealed(blob: bytes | bytearray | memoryview, limits: BlobLimits) -> StateIn
         has_tools=False,
         suite=SUITES[header.suite],
         key_id=header.key_id,
-        archive_bytes=_stored(parts, ARCHIVE)[0],
-        archive_records=_stored(parts, ARCHIVE)[1],
-        media_bytes=_stored(parts, MEDIA)[0],
-        media=_stored(parts, MEDIA)[1],
+        **_stored(parts),
     )
 
 

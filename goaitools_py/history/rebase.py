@@ -22,6 +22,7 @@ from ..open_turn.meter import unanchored
 from ..open_turn.turn_ids import TURN_IDS_FACT, UNANSWERED
 from ..state.closed_turns import ClosedTurn, has_gap, with_numbers
 from ..state.codec import PLAIN, Codec
+from ..state.media_rows import named_results, result_named, results_of, with_results
 from ..state.records import IDS_KEPT, InboxItem, Meta, digest8, usage_of, usage_row
 from ..state.row_codec import bounded
 from ..state.state import (
@@ -355,9 +356,27 @@ def _behind(
         ring=ring[-IDS_KEPT:],
         rules=min(their.meta.rules, my.meta.rules),
     )
-    joined = replace(joined, meta=meta)
+    joined = replace(_with_results(joined, my, own), meta=meta)
     waiting = [item for item in joined.inbox if item not in heard]
     return _with_inbox(replace(joined, inbox=tuple(waiting)), _added(old.inbox, my.inbox), my.meta, old.meta)
+
+
+def _with_results(
+    joined: ConversationState, my: ConversationState, own: Iterable[ClosedTurn]
+) -> ConversationState:
+    """The joined state with the whole results that my turns name.
+
+    Raises `StateConflictError` if a turn of theirs names another result by the same number.
+    """
+    if not any(results_of(state.parts) for state in (my, joined)):
+        return joined
+    named = named_results(entry for turn in own for entry in turn.entries)
+    found = [part for part in results_of(my.parts) if part.entries in named]
+    if any(result_named(joined.parts, part.entries) is not None for part in found):
+        raise StateConflictError(
+            "both states have kept a large result of the same call; run my turn again on theirs"
+        )
+    return replace(joined, parts=with_results(joined.parts, [*results_of(joined.parts), *found]))
 
 
 def _renumbered(turn: ClosedTurn, number: int) -> ClosedTurn:

@@ -37,6 +37,7 @@ from ..compaction.compactor import RECALL
 from ..state.closed_turns import ClosedTurn, numbers_of
 from ..state.codec import Codec
 from ..state.media import shortened
+from ..state.media_rows import result_notes
 from ..state.parts import ARCHIVE, Part
 from ..state.state import ConversationState, closed_turns
 from ..types.errors import StateError
@@ -73,6 +74,7 @@ _LONG: Final = 1_200
 """Characters of a passage that are shown; of a longer one, the best pieces."""
 
 _MOST_PAGES: Final = 20
+_MOST_NOTES: Final = 4
 _TRIES: Final = 4
 _LEAST_PIECE: Final = 30
 _PIECES: Final = 4
@@ -181,7 +183,8 @@ def _size(text: str) -> float:
 
 
 def _shortened(text: str, query: str, most: int) -> str:
-    """A long text as its beginning and its best pieces, in order, with marks where something is left out."""
+    """A long text as its beginning and its best pieces, in order, with marks where something is left out. The
+    notes that name results stay."""
     if len(text) <= most:
         return text
     size = max(_LEAST_PIECE, most // _PIECES)
@@ -198,7 +201,9 @@ def _shortened(text: str, query: str, most: int) -> str:
             found.append(piece)
         elif at == 0 or at - 1 in kept:
             found.append(" … ")
-    return "".join(found).strip() if kept else text[:most]
+    short = "".join(found).strip() if kept else text[:most]
+    lost = [note for note in result_notes(text) if note not in short]
+    return "\n".join([short, *lost[:_MOST_NOTES]])
 
 
 MOST_BYTES: Final = 32 * 2**20

@@ -44,16 +44,19 @@ class HistoryCall(ToolCall, frozen=True, kw_only=True):
     Attributes:
         flag: The flag of the result; None while there is no result.
         parts: The result as the model reads it; () while there is no result.
+        whole: The whole text of a result of which the model reads beginning and end (`keep_results="store"`).
+            None if the model reads it all, or if the rest is not kept.
         seconds: How long the call ran, to the millisecond; None for a call that did not run, that ran less
             than a millisecond, or that has no recorded time.
         waits_for: "" for a call that has its result, or that has not begun. Else the kind of answer that
             `resume` takes; see `PendingCall.reason`.
     """
 
-    _unshown = frozenset({"arguments", "parts"})
+    _unshown = frozenset({"arguments", "parts", "whole"})
 
     flag: ResultFlag | None = None
     parts: tuple[Part, ...] = ()
+    whole: str | None = None
     seconds: float | None = None
     waits_for: PendingReason | Literal[""] = ""
 
@@ -62,6 +65,8 @@ class HistoryCall(ToolCall, frozen=True, kw_only=True):
         """The text of the result as its tool wrote it; None while there is no result."""
         if self.flag is None:
             return None
+        if self.whole is not None:
+            return self.whole
         return as_written("".join(part.text for part in self.parts if isinstance(part, Text)))
 
     @property
@@ -415,6 +420,8 @@ def _call(call: HistoryCall, media: bool) -> dict[str, Any]:
     if call.flag is not None:
         answer = Message(role="tool", parts=call.parts).to_dict(media=media)
         result = {"flag": call.flag, "parts": answer["parts"], "seconds": call.seconds}
+        if call.whole is not None:
+            result["whole"] = call.whole
     return {**call_dict(call), "result": result, "waits_for": call.waits_for or None}
 
 

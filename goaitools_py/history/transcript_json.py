@@ -71,6 +71,7 @@ _CALL: Final = _object(
     {
         "result": _or_null(
             _object(
+                {"whole": {**_TEXT, "description": "All text of a result that the model reads in part."}},
                 flag={"enum": ["ok", "not_run", "unknown", "cancelled", "error", "denied"]},
                 parts={"type": "array", "items": {"$ref": "#/$defs/part"}},
                 seconds=_or_null({"type": "number", "minimum": 0}),

@@ -19,12 +19,15 @@ from ..backends.dialects import dialect_for
 from ..backends.read_entries import read_entries
 from ..base.rawjson import view
 from ..base.values import replace
+from ..compaction.compactor import RECALL
 from ..open_turn import steps
 from ..open_turn.inbox import inbox_messages
 from ..open_turn.steps import failure_in
 from ..state.closed_turns import FACTS, ClosedTurn, Iteration, TurnRecord, numbers_of
 from ..state.codec import PLAIN, Codec
 from ..state.letters import ASSISTANT, GIVEN
+from ..state.media_rows import named_results, results_of
+from ..state.parts import Part
 from ..state.records import Meta, OpenTurn, model_at, turn_ref
 from ..state.state import closed_turns, load_state, newest_number
 from ..types.errors import StateInvalidError
@@ -73,8 +76,8 @@ def read_history(
             without the notes that compactions left. Turns without a record in the archive are missing.
 
     Raises:
-        StateError: The blob cannot be read. With `archived` also: a part of the archive is damaged, or a
-            store keeps it and the blob does not have it.
+        StateError: The blob cannot be read, or a result that is kept whole is damaged. With `archived` also:
+            a part of the archive is damaged, or a store keeps it and the blob does not have it.
     """
     state = load_state(blob, codec=codec, binding=binding, min_revision=min_revision)
     dialect = dialect_for(state.meta.wire, dialect)
@@ -86,6 +89,8 @@ def read_history(
     if archived:
         read = _transcript(archive_of(state, codec, binding), read, state.meta.wire, dialect)
     turns = tuple(_turn(one, state.meta, opened if one[1] == newest else None) for one in read)
+    if results := [part for part in results_of(state.parts) if part.is_here]:
+        turns = _with_results(turns, results, codec, binding)
     return History(turns=turns, waiting=inbox_messages(state, dialect))
 
 
@@ -246,6 +251,31 @@ def _as_they_stand(found: Sequence[list[HistoryCall]], opened: OpenTurn) -> None
     for place, call in enumerate(last):
         if call.id in reasons:
             last[place] = replace(call, flag=None, parts=(), seconds=None, waits_for=reasons[call.id])
+
+
+def _with_results(
+    turns: Sequence[HistoryTurn], results: Sequence[Part], codec: Codec, binding: Any
+) -> tuple[HistoryTurn, ...]:
+    """The turns with the whole text of each result that a call's result names."""
+    kept = {part.entries: part for part in results}
+
+    def whole(call: HistoryCall) -> HistoryCall:
+        texts = [part.text.encode("utf-8", "replace") for part in call.parts if isinstance(part, Text)]
+        if call.name == RECALL or not (found := named_results(texts) & kept.keys()):
+            return call
+        raw = kept[min(found)].raw(codec, binding)
+        return replace(call, whole=raw.decode("utf-8", "replace"))
+
+    return tuple(
+        replace(
+            turn,
+            iterations=tuple(
+                replace(one, calls=tuple(map(whole, one.calls))) if one.calls else one
+                for one in turn.iterations
+            ),
+        )
+        for turn in turns
+    )
 
 
 def _with_marks(messages: tuple[Message, ...], iteration: Iteration) -> tuple[Message, ...]:

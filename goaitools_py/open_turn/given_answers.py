@@ -21,15 +21,16 @@ from ..backends.read_entries import read_entries
 from ..base.values import Value, replace
 from ..state.closed_turns import ClosedTurn
 from ..state.letters import ASSISTANT
+from ..state.media_rows import named_results
 from ..state.records import JournalCall
 from ..state.state import ConversationState, closed_turns
 from ..tools import BadArguments, Tool, ToolReturn
-from ..tools.call import result_parts, text_parts
+from ..tools.call import result_parts, text_parts, whole_text, with_ends
 from ..tools.tool_context import MAX_RESULT_BYTES
 from ..types.answers import INSIDE, Answer, Answers, Approve, Deny, InnerAnswers, check_answer, pending_inside
 from ..types.messages import Message, Part, ResultFlag, Text, ToolCall, ToolResult
 from . import journal
-from .journal import asks_of
+from .journal import Keeping, asks_of
 from .room import CALL_BYTES, Room, admitted
 from .turn_ids import StoredReply, reply_text
 
@@ -226,12 +227,21 @@ def _parts_of(
 ) -> tuple[tuple[Part, ...], bool]:
     """The parts that would have been stored for this answer; True if it is an error."""
     if result.kind != "provider" or not isinstance(dialect, RunsProviderTools):
-        return result_parts(answer, max_bytes)
+        parts, is_error = result_parts(answer, max_bytes)
+        numbers = named_results([whole_text(result.parts).encode("utf-8", "replace")])
+        if numbers and len(whole_text(whole := _whole(answer)).encode()) > max_bytes:
+            parts = with_ends(whole, max_bytes, min(numbers))
+        return parts, is_error
     call = ToolCall(id=result.call_id, name=result.name, arguments="", kind=result.kind)
     with suppress(ValueError):
         written = dialect.provider_output(call, answer.value, is_error=answer.is_error)
         return (Text(written),), answer.is_error
     return (), answer.is_error
+
+
+def _whole(answer: ToolReturn) -> tuple[Part, ...]:
+    """The parts of an answer with its whole text."""
+    return result_parts(answer, 2**63)[0]
 
 
 def _reply_after(turns: Sequence[ClosedTurn], dialect: Dialect) -> StoredReply | None:
@@ -256,19 +266,23 @@ class Answered(Value, frozen=True, kw_only=True):
     Attributes:
         state: The state; the same object if there are only approvals.
         left_out: The first media that a text replaces, as (tool, type, bytes); None if all media fit.
+        not_kept: The first answer that was to be kept whole, and was cut, as (tool, bytes).
         problem: The answer that is too large, and the limit; "" if all answers fit.
     """
 
     state: ConversationState
     left_out: tuple[str, str, int] | None = None
+    not_kept: tuple[str, int] | None = None
     problem: str = ""
 
 
 class AnswerRoom:
     """Shortens answers to the room that the state has. Its attributes are those of `Answered`."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: Room, keeping: Keeping | None) -> None:
         self._room = room
+        self._keeping = keeping
+        self.not_kept: tuple[str, int] | None = None
         self.left_out: tuple[str, str, int] | None = None
         self.problem = ""
 
@@ -285,6 +299,26 @@ class AnswerRoom:
                 self.problem = self.problem or found.problem
         return found.logged
 
+    def entered(
+        self, state: ConversationState, index: int, call: JournalCall, answer: Answer
+    ) -> ConversationState:
+        """Enter an answered call. A long result is kept whole, if this is wanted and there is room."""
+        keeping = self._keeping
+        if keeping is None or not isinstance(answer, ToolReturn):
+            return journal.put_call(state, index, self(state, index, call))
+        whole = _whole(answer)
+        size = len(whole_text(whole).encode())
+        kept = None
+        if size > keeping.shown_bytes:
+            kept = journal.kept_whole(state, index, call, whole, keeping)
+            if kept is None:
+                self.not_kept = self.not_kept or (call.name, size)
+        if kept is None:
+            return journal.put_call(state, index, self(state, index, call))
+        call = replace(call, parts=kept[1])
+        fitted = self(kept[0], index, call)
+        return journal.put_call(kept[0] if fitted is call else state, index, fitted)
+
 
 def with_answers(
     state: ConversationState,
@@ -295,11 +329,13 @@ def with_answers(
     room: Room,
     *,
     max_bytes: int = MAX_RESULT_BYTES,
+    keeping: Keeping | None = None,
 ) -> Answered:
     """Enter every denial and result among the answers into the journal.
 
     An answer may be refused because of its size: the caller still has it, and its call waits. (A tool's
-    result must not be refused, because it would be lost.)
+    result must not be refused, because it would be lost.) `keeping`: how long results are kept whole; None:
+    they are cut to `max_bytes`.
 
     All answers enter together, so no blob has only some of them. An approval is not kept: it counts when its
     call starts, and until then the call waits. If a call in doubt was approved before, a second approval ends
@@ -310,7 +346,7 @@ def with_answers(
         ValueError: No call waits under an id. An `Approve` is for an unknown or external tool, or its
             arguments do not fit the tool. The answer does not fit a provider tool's call.
     """
-    fit = AnswerRoom(room)
+    fit = AnswerRoom(room, keeping)
     journaled = state.open.calls if state.open is not None else ()
     calls = {call.id: (index, call) for index, call in enumerate(journaled) if call.state != "done"}
     # Nothing is entered into the books in this loop: if a later answer raises, the given state is still
@@ -331,9 +367,8 @@ def with_answers(
             if call.state == "started":  # in doubt: note that it was approved once, see `_is_used_up`
                 state = journal.put_call(state, index, replace(call, reason="approval"))
         else:
-            ended = _ended(call, answer, max_bytes)
-            state = journal.put_call(state, index, fit(state, index, ended))
-    return Answered(state=state, left_out=fit.left_out, problem=fit.problem)
+            state = fit.entered(state, index, _ended(call, answer, max_bytes), answer)
+    return Answered(state=state, left_out=fit.left_out, not_kept=fit.not_kept, problem=fit.problem)
 
 
 def _is_used_up(tools: Mapping[str, Tool[..., Any]], call: JournalCall, answer: Approve) -> bool:

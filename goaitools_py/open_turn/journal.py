@@ -13,22 +13,28 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
-from typing import Final
+from contextlib import suppress
+from typing import Any, Final
 
 from ..backends.base import Dialect
 from ..backends.read_entries import read_entries
-from ..base.values import replace
+from ..base.values import Value, replace
+from ..state.codec import BlobLimits, Codec
+from ..state.media_rows import result_named, with_result
+from ..state.parts import MAX_PART_BYTES, RESULT, new_part
 from ..state.records import JournalCall, OpenTurn
 from ..state.state import ConversationState
+from ..tools.call import whole_text, with_ends
 from ..types.answers import PendingCall, pending_inside
-from ..types.errors import StateInvalidError
-from ..types.messages import ResultFlag, Text, ToolCall, ToolRecord, ToolResult
+from ..types.errors import StateError, StateInvalidError
+from ..types.messages import Part, ResultFlag, Text, ToolCall, ToolRecord, ToolResult
 from .turn_ids import TURN_IDS_FACT
 
 __all__ = [
     "CLAIM",
     "STARTED",
     "SYNTHETIC",
+    "Keeping",
     "asks_of",
     "calls_started",
     "check_journal",
@@ -36,6 +42,7 @@ __all__ = [
     "deny_waiting",
     "idempotency_key",
     "is_waiting",
+    "kept_whole",
     "pending",
     "put_call",
     "ready",
@@ -217,3 +224,51 @@ def idempotency_key(state: ConversationState, index: int, call: JournalCall) -> 
     asked = len(opened.iterations) if opened is not None else 0
     key = f"{meta.id}/{turn}/{asked}/{index}/{call.name}/{call.arguments}".encode("utf-8", "surrogatepass")
     return base64.b32encode(hashlib.sha256(key).digest()[:15]).decode().lower()
+
+
+# ------------------------------------------------------------------------------ results that are kept whole
+
+
+class Keeping(Value, frozen=True, kw_only=True):
+    """How long results are kept whole.
+
+    Attributes:
+        shown_bytes: The most bytes of text that the model reads of one result.
+        most_bytes: The most stored bytes of all results that a state keeps.
+        limits: The soft limits of the state.
+        codec: How the blob is protected.
+        binding: The owner, for a sealed blob.
+    """
+
+    shown_bytes: int
+    most_bytes: int
+    limits: BlobLimits
+    codec: Codec
+    binding: Any
+
+
+def kept_whole(
+    state: ConversationState, index: int, call: JournalCall, whole: Sequence[Part], keeping: Keeping
+) -> tuple[ConversationState, tuple[Part, ...]] | None:
+    """The state with the whole text of a result, and the parts for the model, which name it. None if the
+    state cannot keep it.
+
+    `whole`: the result, with a text that is too long for the model. The oldest results leave if the room is
+    needed. Equal calls of equal states give equal numbers.
+    """
+    raw = whole_text(whole).encode()
+    if len(raw) > MAX_PART_BYTES:
+        return None
+    # Not of the text: a redacted text must not be found by trying out the digests of guesses.
+    key = f"{idempotency_key(state, index, call)}/{call.id}".encode("utf-8", "surrogatepass")
+    number = int.from_bytes(hashlib.sha256(key).digest()[:4], "big")
+    while (known := result_named(state.parts, number)) is not None:
+        with suppress(StateError):
+            if known.is_here and known.raw(keeping.codec, keeping.binding) == raw:
+                return state, with_ends(whole, keeping.shown_bytes, number)  # Ctrl-C, and it is noted again
+        number = (number + 1) % 2**32
+    part = new_part(RESULT, raw, number, compresses=keeping.codec.compresses)
+    parts = with_result(state.parts, part, keeping.most_bytes, keeping.limits)
+    if parts is None:
+        return None
+    return replace(state, parts=parts), with_ends(whole, keeping.shown_bytes, number)

@@ -34,7 +34,8 @@ from ..base import json_scan
 from ..base.values import replace
 from ..state.codec import BlobLimits, Codec
 from ..state.media_rows import media_weight
-from ..state.parts import MEDIA
+from ..state.parts import INLINE, MEDIA, RESULT
+from ..state.parts import Part as StoredPart
 from ..state.records import JournalCall, OpenTurn
 from ..state.segments import meta_bytes, values_in
 from ..state.state import ConversationState, hard_limits, soft_limits, written
@@ -185,7 +186,7 @@ def _closed(state: ConversationState, codec: Codec) -> tuple[int, int, int]:
     if state.is_apart:
         blob += _BESIDE_BYTES * len(state.sealed)
     if state.parts:
-        blob += sum([part.weight for part in state.parts if part.kind != MEDIA])
+        blob += sum([part.weight for part in state.parts if part.kind != MEDIA and not _gives_way(part)])
     if has_media:
         blob += media_weight(state.meta, state.parts, state.segments)
     return blob, decoded, entries
@@ -196,7 +197,7 @@ def written_size(state: ConversationState, codec: Codec, *, most_values: int) ->
     segments, parts, added = written(state, soft_limits(codec))
     decoded = sum(segment.raw_len for segment in segments)
     stored = sum(len(segment.stored) for segment in segments) if codec.compresses else decoded
-    stored += sum(part.weight for part in parts)
+    stored += sum(part.weight for part in parts if not _gives_way(part))
     if state.is_apart:
         stored += _BESIDE_BYTES * len(state.sealed)
     return Size(
@@ -207,6 +208,12 @@ def written_size(state: ConversationState, codec: Codec, *, most_values: int) ->
         segments[0].raw_len,
         values_in(segments, most_values),
     )
+
+
+def _gives_way(part: StoredPart) -> bool:
+    """True for a whole result in the blob. It leaves when the state is written, if there is no room for it;
+    see `fitting_results`."""
+    return part.kind == RESULT and part.place == INLINE
 
 
 _CODEC_BYTES: Final = 512

@@ -5,7 +5,8 @@ segments that become parts. Must never know: a store, or the content of an entry
 
 ::
 
-    head            a blob that lists its parts at place 1: sealed history (oldest first), archive, media
+    head            a blob that lists its parts at place 1: sealed history (oldest first), archive, media,
+                    results
     closed history  the parts with sealed history | sealed segments of the body | the hot segment
     sealed history  the stored bytes of a part are those of a sealed segment: entries, newline, turn columns
 
@@ -42,6 +43,7 @@ from .parts import (
     INLINE,
     MAX_PART_BYTES,
     MEDIA,
+    RESULT,
     SEALED_HISTORY,
     Part,
     check_parts,
@@ -77,7 +79,7 @@ JOINED: Final = 2
 _LEVELS: Final = 3
 _FLAGS: Final = 7
 """The byte of the header that says whether a blob has a directory."""
-_BESIDE: Final = (SEALED_HISTORY, ARCHIVE, MEDIA)
+_BESIDE: Final = (SEALED_HISTORY, ARCHIVE, MEDIA, RESULT)
 """The kinds of parts that a store keeps beside the head."""
 
 

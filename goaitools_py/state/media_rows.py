@@ -1,16 +1,20 @@
-"""Decides which media stay in a state, and which part belongs to each row.
+"""Decides which media and which results stay in a state, and which part belongs to each row.
 
-Owns: the rows of the meta data, the parts that belong to them by order, and when a medium leaves a state.
-Must never know: the content of an entry, or of a record of the archive.
+Owns: the rows of the meta data, the parts that belong to them by order, when a medium leaves a state, and
+when the whole of a long result does. Must never know: the content of an entry, or of a record of the archive.
 
 A medium stays while an entry names it, or while the archive may have a record that names it. Its row has the
 number of the newest cut with a record that names it. So a medium that no entry names stays until all records
 up to that number have left the archive.
+
+A result has no row. The note in its shortened text has its number, and so has its part. It leaves when the
+note leaves the history, unless the archive gets the note. The oldest results leave if there are too many.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -19,21 +23,29 @@ from ..types.errors import StateInvalidError
 from .blob import Segment
 from .codec import BlobLimits, Codec, check_limit
 from .media import Media, Medium
-from .parts import ARCHIVE, ELSEWHERE, MEDIA, Part
+from .parts import ARCHIVE, ELSEWHERE, INLINE, MEDIA, RESULT, Part, inflated, most_inflated
 from .records import MAX_MEDIA, MediaRow, Meta, cut_facts
 from .segments import with_inlined, with_media
 
 __all__ = [
     "Written",
     "archived_bytes",
+    "fitting_results",
     "media_of",
     "media_size",
     "media_weight",
+    "named_results",
     "only_archived",
     "resolved",
+    "result_named",
+    "result_notes",
+    "results_of",
     "with_archived",
     "with_archived_only",
+    "with_result",
+    "with_results",
     "with_rows",
+    "without_lost_results",
 ]
 
 _ROW_BYTES: Final = 512
@@ -223,3 +235,92 @@ def only_archived(segments: Sequence[Segment], media: Media) -> int:
     """Count the bytes of the media that no segment names."""
     named = _named(segments)
     return sum([medium.part.stored_len for name, medium in media.items() if name not in named])
+
+
+# ------------------------------------------------------------------------------------------- results
+
+MAX_RESULTS: Final = 64
+"""How many whole results a state keeps. Each head lists them, with some 45 bytes for each."""
+
+_NAMED: Final = re.compile(rb"call recall with result ([0-9a-f]{8})\]")
+"""The end of the note in a shortened result; `tools.call.with_ends` writes it. It is the same within JSON."""
+_NOTE: Final = re.compile(r"\[[\d,]+ of [\d,]+ bytes left out; for all of it call recall with result \w{8}\]")
+_MARGIN: Final = 16
+"""A blob with results keeps this fraction of its limit free: for the codec, and for the directory."""
+
+
+def named_results(pieces: Iterable[bytes | bytearray | memoryview]) -> set[int]:
+    """Give the numbers of the results that notes in these bytes name."""
+    return {int(name, 16) for piece in pieces for name in _NAMED.findall(piece)}
+
+
+def result_notes(text: str) -> list[str]:
+    """Give the notes in a text that name results, in order."""
+    return _NOTE.findall(text) if "call recall with result" in text else []
+
+
+def results_of(parts: Sequence[Part]) -> list[Part]:
+    """Give the parts with whole results, oldest first."""
+    return [part for part in parts if part.kind == RESULT]
+
+
+def result_named(parts: Sequence[Part], number: int) -> Part | None:
+    """Give the part with the result of this number; None if it is not kept."""
+    return next((part for part in parts if part.kind == RESULT and part.entries == number), None)
+
+
+def with_results(parts: Sequence[Part], results: Sequence[Part]) -> tuple[Part, ...]:
+    """Give the parts with these results in the place of their own."""
+    others = [part for part in parts if part.kind != RESULT]
+    return tuple(sorted([*others, *results], key=_kind_of))  # stable: a later kind of part stays behind
+
+
+def with_result(
+    parts: Sequence[Part], new: Part, most_bytes: int, limits: BlobLimits
+) -> tuple[Part, ...] | None:
+    """Give the parts with one more result, without the oldest results beyond the limits. None: it is too
+    large to be kept.
+
+    `most_bytes`: the most stored bytes of all results. `limits`: the soft limits of the state.
+    """
+    most_bytes = min(most_bytes, limits.max_archive_bytes)
+    most_raw, most = most_inflated(limits) // 4, min(MAX_RESULTS, limits.max_segments // 4)
+    kept = [*results_of(parts), new]
+    while kept and (
+        sum([part.stored_len for part in kept]) > most_bytes or inflated(kept) > most_raw or len(kept) > most
+    ):
+        del kept[0]
+    return with_results(parts, kept) if kept else None
+
+
+def fitting_results(
+    parts: Sequence[Part], segments: Sequence[Segment], limits: BlobLimits, *, compresses: bool
+) -> Sequence[Part]:
+    """Give the parts without the oldest results for which the blob has no room within its soft limits.
+
+    So a result never takes a state beyond a limit: it gives way to messages, replies and other results.
+    """
+    results = [part for part in parts if part.kind == RESULT and part.place == INLINE]
+    if not results:
+        return parts
+    size = sum([len(one.stored) if compresses else one.raw_len for one in segments])
+    size += sum([part.weight for part in parts])
+    room = limits.max_blob_bytes - limits.max_blob_bytes // _MARGIN
+    gone: set[int] = set()
+    for part in results:
+        if size <= room:
+            break
+        size -= part.weight
+        gone.add(id(part))
+    return [part for part in parts if id(part) not in gone] if gone else parts
+
+
+def without_lost_results(
+    parts: Sequence[Part], before: Iterable[bytes | memoryview], after: Iterable[bytes | memoryview]
+) -> tuple[Part, ...]:
+    """Give the parts without the results that a change has taken out of the history.
+
+    `before`, `after`: the bytes of the history, with its open turn.
+    """
+    lost = named_results(before) - named_results(after)
+    return tuple([part for part in parts if part.kind != RESULT or part.entries not in lost])

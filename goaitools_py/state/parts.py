@@ -7,8 +7,9 @@ never know: the content of a part's entries, or which place keeps a part that is
 
     directory = varint count | count × entry
     entry     = varints kind, place, stored_len, raw_len, entries | SHA-256(stored bytes) 32
-    kind        1 sealed history, 64 archive, 65 media; ascending. A release that does not know a kind of
-                64-95 must refuse the blob; it carries an unknown kind of 96-127 unchanged
+    kind        1 sealed history, 64 archive, 65 media, 66 results; ascending. A release that does not know a
+                kind of 64-95 must refuse the blob; it carries an unknown kind of 96-127 unchanged
+    entries     the number of entries, records or media; of a result: the number by which the history names it
     place       0 in this blob, 1 elsewhere
     stored      suites 00 and 11:  packed
                 suite 21:          key id 4 | salt 32 | commitment 32 | AES-256-GCM(inner), see `seal`
@@ -40,6 +41,7 @@ __all__ = [
     "INLINE",
     "MAX_PART_BYTES",
     "MEDIA",
+    "RESULT",
     "SEALED_HISTORY",
     "Part",
     "check_parts",
@@ -59,7 +61,9 @@ __all__ = [
 SEALED_HISTORY: Final = 1
 ARCHIVE: Final = 64
 MEDIA: Final = 65
-_KNOWN: Final = (SEALED_HISTORY, ARCHIVE, MEDIA)
+RESULT: Final = 66
+"""The whole text of one tool result, of which the history has the beginning and the end."""
+_KNOWN: Final = (SEALED_HISTORY, ARCHIVE, MEDIA, RESULT)
 IGNORABLE_PARTS: Final = range(96, 128)
 """The kinds of parts that later releases may add. This release carries these parts unchanged."""
 
@@ -82,6 +86,10 @@ _MEDIA: Final = frames.Effort(1, uses_dictionary=False)
 """Most media are compressed already. Sound, and some pictures and documents, are not."""
 _ARCHIVED: Final = frames.Effort(9, uses_dictionary=False, min_match=6)
 """A part is compressed once and carried by many turns, as sealed history is; see `blob`."""
+_RESULT: Final = frames.Effort(3, uses_dictionary=False)
+"""A result is compressed while its turn runs, perhaps in an event loop: 8 MiB in some 30 ms."""
+_EFFORTS: Final = {MEDIA: _MEDIA, RESULT: _RESULT}
+_INFLATED: Final = (ARCHIVE, MEDIA, RESULT)
 
 
 class Part(Value, frozen=True, kw_only=True, eq=False):
@@ -89,7 +97,7 @@ class Part(Value, frozen=True, kw_only=True, eq=False):
 
     Attributes:
         kind: The kind of its content.
-        entries: How many entries or records it holds.
+        entries: How many entries or records it holds; the number of a result.
         raw_len: Its size in bytes when it is opened.
         place: `INLINE` or `ELSEWHERE`.
         stored_len: The size of its stored bytes. For a new part: the size before encryption.
@@ -168,7 +176,7 @@ def _packed(kind: int, raw: bytes, entries: int, compression: int) -> Part:
     if compression == frames.ZSTD_DICTIONARY_1:
         # Of two with one length `min` takes the first. It must be the raw bytes: a reader takes stored bytes
         # of that length for raw ones.
-        stored = min(raw, frames.compress(raw, _MEDIA if kind == MEDIA else _ARCHIVED), key=len)
+        stored = min(raw, frames.compress(raw, _EFFORTS.get(kind, _ARCHIVED)), key=len)
     return Part(
         kind=kind,
         entries=entries,
@@ -349,7 +357,7 @@ def with_bytes(parts: Iterable[Part], source: bytes) -> tuple[tuple[Part, ...], 
 
 
 def most_inflated(limits: BlobLimits) -> int:
-    """Count how many bytes the archive and the media in a blob may have when they are inflated. A reader of
+    """Count how many bytes archive, media and results in a blob may have when they are inflated. A reader of
     a whole archive has all of it in memory, and a few hundred bytes may stand for 8 MiB.
 
     A cut leaves the archive half of this. Beside that there is room for the media of the largest history, so
@@ -359,8 +367,8 @@ def most_inflated(limits: BlobLimits) -> int:
 
 
 def inflated(parts: Iterable[Part]) -> int:
-    """Count the bytes that the archive and the media in a blob have when they are inflated."""
-    return sum([part.raw_len for part in parts if part.kind in (ARCHIVE, MEDIA) and part.place == INLINE])
+    """Count the bytes that archive, media and results in a blob have when they are inflated."""
+    return sum([part.raw_len for part in parts if part.kind in _INFLATED and part.place == INLINE])
 
 
 def check_parts(parts: Sequence[Part], limits: BlobLimits) -> None:
@@ -375,7 +383,7 @@ def check_parts(parts: Sequence[Part], limits: BlobLimits) -> None:
     previous = entries = raw_bytes = 0
     for part in parts:
         if part.kind not in _KNOWN and part.kind not in IGNORABLE_PARTS:
-            raise frames.newer(f"a part of kind {part.kind}", "1, 64, 65, or one that may be ignored")
+            raise frames.newer(f"a part of kind {part.kind}", "1, 64 to 66, or one that may be ignored")
         if part.place not in (INLINE, ELSEWHERE):
             raise frames.newer(f"a part at place {part.place}", "0 or 1")
         # Sealed history is read first, and media belong to the rows of the meta data by their order.
@@ -394,12 +402,13 @@ def check_parts(parts: Sequence[Part], limits: BlobLimits) -> None:
             raw_bytes += part.raw_len
     check_limit("max_segments", limits.max_segments, len(parts))
     check_limit("max_archive_bytes", limits.max_archive_bytes, sizes[ARCHIVE])
+    check_limit("max_archive_bytes", limits.max_archive_bytes, sizes[RESULT])
     check_limit("max_media_bytes", limits.max_media_bytes, sizes[MEDIA])
     # Each part alone may be within 8 MiB, and a thousand of them together would be gigabytes.
     if (found := inflated(parts)) > (most := most_inflated(limits)):
         raise StateTooLargeError(
-            f"state is too large: its archive and media have {found} bytes inflated, expected at most "
-            f"{most}; compact the conversation, or give its codec limits=BlobLimits(max_blob_bytes=…)",
+            f"state is too large: its archive, media and results have {found} bytes inflated, expected at "
+            f"most {most}; compact the conversation, or give its codec limits=BlobLimits(max_blob_bytes=…)",
             limit_name="max_blob_bytes",
             limit=limits.max_blob_bytes,
         )

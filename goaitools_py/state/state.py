@@ -22,8 +22,8 @@ from .blob import Kind, Segment
 from .closed_turns import ClosedTurn, with_few_numbers
 from .codec import PLAIN, BlobLimits, Codec, check_limit, hard_limits, refused, soft_limits
 from .media import Media, Medium, cut_out
-from .media_rows import Written, media_of, resolved, with_rows
-from .parts import MEDIA, SEALED_HISTORY, Part
+from .media_rows import Written, fitting_results, media_of, resolved, with_rows, without_lost_results
+from .parts import MEDIA, RESULT, SEALED_HISTORY, Part
 from .records import RULES_VERSION, InboxItem, Meta, OpenTurn
 from .segments import (
     JOIN,
@@ -57,6 +57,7 @@ __all__ = [
     "rebuild",
     "soft_limits",
     "with_turn",
+    "without_lost",
     "written",
 ]
 
@@ -83,7 +84,8 @@ class ConversationState(Value, frozen=True, kw_only=True):
     is_apart: bool = False
     """True if it is written as a head, with its parts beside it; see `apart`."""
     parts: tuple[Part, ...] = ()
-    """Archive, media, and parts that a later release added, in the blob or elsewhere; carried unopened."""
+    """Archive, media, results, and parts that a later release added, in the blob or elsewhere; carried
+    unopened."""
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -172,11 +174,28 @@ def closed_entries(state: ConversationState) -> list[bytes]:
 def rebuild(state: ConversationState, turns: Sequence[ClosedTurn]) -> ConversationState:
     """Replace the closed history by `turns`, in the segments that it would have if it had grown by them.
 
-    In parts, leading segments that hold the same turns stay: a save does not write them again.
+    In parts, leading segments that hold the same turns stay: a save does not write them again. Whole results
+    that no turn names any more leave.
     """
     turns = with_few_numbers(turns)
-    if state.is_apart:
-        return _rebuilt_in_parts(state, turns)
+    rebuilt = _rebuilt_in_parts(state, turns) if state.is_apart else _rebuilt(state, turns)
+    return without_lost(state, rebuilt)
+
+
+def without_lost(state: ConversationState, new: ConversationState) -> ConversationState:
+    """Give the new state without the whole results that the old one names and the new one does not."""
+    if all(part.kind != RESULT for part in new.parts):  # as of most states: no segment is read
+        return new
+    return replace(new, parts=without_lost_results(new.parts, _named_in(state), _named_in(new)))
+
+
+def _named_in(state: ConversationState) -> list[bytes]:
+    """Give the bytes in which a state may name results."""
+    pieces = [segment.raw() for segment in state.segments]
+    return pieces if state.open is None else [*pieces, open_segment(state.open).raw()]
+
+
+def _rebuilt(state: ConversationState, turns: Sequence[ClosedTurn]) -> ConversationState:
     piles: list[_Pile] = []
     for turn in turns:
         if not piles or piles[-1].raw_len >= SEAL_BYTES:
@@ -289,6 +308,9 @@ def dump_state(
         # `encode` counts media as short references. The limit holds for entries with their media.
         size = added + sum([segment.raw_len for segment in segments])
         check_limit("max_decoded_bytes", limits.max_decoded_bytes, size)
+    if parts:
+        fitting = fitting_results(parts, segments, soft_limits(codec), compresses=codec.compresses)
+        parts = tuple(fitting)
     # The reader has the same limit. A state beyond it could be saved, and never be read again.
     check_values(segments, limits.max_values)
     if state.is_apart:

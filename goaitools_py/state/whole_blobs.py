@@ -36,6 +36,7 @@ from .parts import (
     ELSEWHERE,
     INLINE,
     MEDIA,
+    RESULT,
     Part,
     check_parts,
     key_id_of,
@@ -183,7 +184,7 @@ def detach(
     *,
     codec: Codec = PLAIN,
     binding: Binding = None,
-    kinds: Collection[int] = (ARCHIVE, MEDIA),
+    kinds: Collection[int] = (ARCHIVE, MEDIA, RESULT),
 ) -> tuple[bytes, tuple[Part, ...]]:
     """Take the parts of these kinds out of a blob: give the head, which lists them at place 1, and the parts.
 

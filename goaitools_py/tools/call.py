@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from ..base.values import Value
 from ..types.answers import ToolReturn
@@ -24,11 +24,14 @@ __all__ = [
     "CallOutcome",
     "UnknownOutcome",
     "begin_call",
+    "end_of_lines",
     "finish_call",
     "result_parts",
     "run_call",
     "text_parts",
     "timed_out",
+    "whole_text",
+    "with_ends",
 ]
 
 
@@ -37,6 +40,8 @@ class CallOutcome(Value, frozen=True, kw_only=True):
 
     Attributes:
         parts: The result for the model.
+        whole: The result before its text was cut, for a call with a result that is kept whole; () if no text
+            was cut.
         flag: "ok" or "error", as the tool says; "unknown" or "cancelled" if the tool's end was not seen.
         exception: The exception of the tool, for `tool_errors="raise"`.
         abort: True if the tool raised `AbortTurn`.
@@ -45,9 +50,10 @@ class CallOutcome(Value, frozen=True, kw_only=True):
         asks: If calls inside of the tool wait for answers: these calls, as JSON text.
     """
 
-    _unshown = frozenset({"parts", "exception", "asks"})
+    _unshown = frozenset({"parts", "whole", "exception", "asks"})
 
     parts: tuple[Part, ...] = ()
+    whole: tuple[Part, ...] = ()
     flag: Literal["ok", "error", "unknown", "cancelled"] = "ok"
     exception: BaseException | None = None
     abort: bool = False
@@ -113,9 +119,16 @@ def timed_out(ctx: ToolContext[Any], limit: str) -> CallOutcome:
 
 
 def _returned(value: Any, ctx: ToolContext[Any]) -> CallOutcome:
-    parts, is_error = result_parts(value, ctx.max_result_bytes)
+    whole, is_error = _written(value)
     flag: Literal["ok", "error"] = "error" if is_error else "ok"
-    return CallOutcome(parts=parts, flag=flag, actions=ctx.actions, bills=tuple(ctx._bills))
+    parts = _cut(whole, ctx.max_result_bytes)
+    return CallOutcome(
+        parts=parts,
+        whole=whole if ctx._keeps and parts is not whole else (),
+        flag=flag,
+        actions=ctx.actions,
+        bills=tuple(ctx._bills),
+    )
 
 
 def _raised(error: Exception, ctx: ToolContext[Any]) -> CallOutcome:
@@ -128,8 +141,11 @@ def _raised(error: Exception, ctx: ToolContext[Any]) -> CallOutcome:
     else:
         # The text of an exception may hold a path, a query or a secret; the name of its class does not.
         text = f"{type(error).__name__} while running the tool."
+    whole = (Text(valid_text(text)),)
+    parts = _cut(whole, ctx.max_result_bytes)
     return CallOutcome(
-        parts=text_parts(text, ctx.max_result_bytes),
+        parts=parts,
+        whole=whole if ctx._keeps and parts is not whole else (),
         flag="unknown" if isinstance(error, UnknownOutcome) else "error",
         exception=error,
         abort=isinstance(error, AbortTurn),
@@ -160,19 +176,86 @@ def result_parts(value: Any, max_bytes: int = MAX_RESULT_BYTES) -> tuple[tuple[P
     Text longer than `max_bytes` is cut off, and a note counts the removed characters. A picture, document or
     sound that does not fit `MAX_RESULT_MEDIA_BYTES` is replaced by a note with its kind and size.
     """
-    if isinstance(value, ToolReturn):
-        parts, is_error = result_parts(value.value, max_bytes)
-        return parts, is_error or value.is_error
-    try:
-        return _limited(_parts(value), max_bytes), False
-    except _NotJSONError as error:
-        text = f"The tool returned a value of type {error}, which cannot be written as JSON."
-        return text_parts(text, max_bytes), True
+    parts, is_error = _written(value)
+    return _cut(parts, max_bytes), is_error
 
 
 def text_parts(text: str, max_bytes: int = MAX_RESULT_BYTES) -> tuple[Part, ...]:
     """Text within the limits of a result."""
-    return _limited((Text(text),), max_bytes)
+    return _cut((Text(valid_text(text)),), max_bytes)
+
+
+def whole_text(parts: Sequence[Part]) -> str:
+    """The text of all parts, with nothing between them."""
+    return "".join(part.text for part in parts if isinstance(part, Text))
+
+
+_ENDS_NOTE: Final = "\n[{:,} of {:,} bytes left out; for all of it call recall with result {:08x}]\n"
+"""The note in a result that is kept whole. `state.media_rows` finds the number in it."""
+_ENDS_NOTE_BYTES: Final = 128
+_TAIL: Final = 4
+"""The end has this part of the room for the text, the beginning has the rest."""
+
+
+def with_ends(parts: Sequence[Part], max_bytes: int, number: int) -> tuple[Part, ...]:
+    """Shorten a result that is kept whole: its text is the beginning, a note, and the end.
+
+    The text is cut between characters, and at a line break if there is one near. Media stay in their places.
+
+    Args:
+        parts: The result, with text beyond `max_bytes`.
+        max_bytes: The most bytes of text, with the note.
+        number: The number by which the whole can be read.
+    """
+    texts = [part.text.encode() for part in parts if isinstance(part, Text)]
+    whole = b"".join(texts)
+    room = max_bytes - _ENDS_NOTE_BYTES
+    begin = end_of_lines(whole, room - room // _TAIL)
+    end = len(whole) - room // _TAIL
+    line = whole.find(b"\n", end, end + (len(whole) - end) // _TAIL)
+    end = line + 1 if line >= 0 else end
+    while end < len(whole) and whole[end] & 0xC0 == 0x80:
+        end += 1
+    note = _ENDS_NOTE.format(end - begin, len(whole), number)
+    kept: list[Part] = []
+    at = 0
+    for part in parts:
+        if not isinstance(part, Text):
+            kept.append(part)
+            continue
+        own = texts.pop(0)
+        head, tail = own[: max(0, begin - at)], own[max(0, end - at) :]
+        # The note stands in the part in which the beginning ends.
+        middle = note if at <= begin < at + len(own) else ""
+        at += len(own)
+        if text := head.decode() + middle + tail.decode():
+            kept.append(Text(text))
+    return tuple(kept)
+
+
+def end_of_lines(text: bytes, most: int) -> int:
+    """Where to cut UTF-8 text, at most after `most` bytes: after the last line break of the last quarter,
+    else between two characters."""
+    if len(text) <= most:
+        return len(text)
+    line = text.rfind(b"\n", most - most // 4, most)
+    if line >= 0:
+        return line + 1
+    while most and text[most] & 0xC0 == 0x80:
+        most -= 1
+    return most
+
+
+def _written(value: Any) -> tuple[tuple[Part, ...], bool]:
+    """A tool's return value as parts with their whole text; True if it is an error."""
+    if isinstance(value, ToolReturn):
+        parts, is_error = _written(value.value)
+        return parts, is_error or value.is_error
+    try:
+        parts = tuple(_limited_media(_parts(value)))
+    except _NotJSONError as error:
+        return (Text(f"The tool returned a value of type {error}, which cannot be written as JSON."),), True
+    return tuple(Text(valid_text(one.text)) if isinstance(one, Text) else one for one in parts), False
 
 
 class _NotJSONError(Exception):
@@ -218,12 +301,10 @@ def _limited_media(parts: Sequence[Part]) -> list[Part]:
     return kept
 
 
-def _limited(parts: Sequence[Part], max_bytes: int) -> tuple[Part, ...]:
-    """The parts within both limits, with text that is valid UTF-8."""
-    parts = _limited_media(parts)
-    clean = [Text(valid_text(part.text)) if isinstance(part, Text) else part for part in parts]
+def _cut(clean: tuple[Part, ...], max_bytes: int) -> tuple[Part, ...]:
+    """The parts within the limit of their text. The same object if nothing is cut."""
     if sum(len(part.text.encode()) for part in clean if isinstance(part, Text)) <= max_bytes:
-        return tuple(clean)
+        return clean
     room = max_bytes - _NOTE_BYTES
     removed = 0
     kept: list[Part] = []

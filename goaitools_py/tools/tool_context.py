@@ -60,13 +60,13 @@ class ToolContext(Value, Generic[DepsT], frozen=True, kw_only=True):
         iteration: The model call of the turn that asked for the tool, counted from 1. The numbers go on after
             a `resume`.
         idempotency_key: The same text each time this call is run. Pass it to services that take one.
-        max_result_bytes: The longest text of the result, in UTF-8 bytes. The rest is cut off.
+        max_result_bytes: The longest text of the result that the model reads, in UTF-8 bytes.
         conversation_id: The id of the conversation.
         answers: For a tool with calls of its own that waited, such as one of `Chat.as_tool`: the answers to
             them, by call id.
     """
 
-    _unshown = frozenset({"deps", "answers", "_actions", "_asked", "_bills", "_heard", "_left"})
+    _unshown = frozenset({"deps", "answers", "_actions", "_asked", "_bills", "_heard", "_keeps", "_left"})
 
     deps: DepsT
     call_id: str = ""
@@ -78,6 +78,8 @@ class ToolContext(Value, Generic[DepsT], frozen=True, kw_only=True):
     answers: Mapping[str, Any] = {}
     _asked: str = ""
     """The calls that waited, as `Waiting.asks` has them, when answers to some of them have come."""
+    _keeps: bool = False
+    """True if a result beyond `max_result_bytes` is kept whole."""
     _actions: list[Action] = field(default_factory=list)
     _bills: list[Bill] = field(default_factory=list)
     _heard: list[Callable[[float, float | None, str], object]] = field(default_factory=list)

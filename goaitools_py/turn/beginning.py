@@ -47,8 +47,9 @@ from ..types.errors import (
 from ..types.turn_warnings import WarningCode
 from .convert_on_load import Converted, converted
 from .ledger import Ledger
+from .recall import keeping_of
 from .request import STICKY, Tools, Voice, voice_of
-from .tool_reports import tell_left_out
+from .tool_reports import tell_left_out, tell_not_kept
 
 __all__ = ["Beginning"]
 
@@ -292,7 +293,10 @@ class Beginning:
             plan.dialect,
             ledger.room,
             max_bytes=ledger.options.max_tool_result_bytes,
+            keeping=keeping_of(ledger),
         )
+        if found.not_kept is not None:
+            tell_not_kept(ledger, *found.not_kept)
         if found.left_out is not None:
             tell_left_out(ledger, *found.left_out)
         if found.problem:

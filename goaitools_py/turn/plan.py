@@ -144,6 +144,7 @@ class Plan(Value, frozen=True, kw_only=True):
             asks of the provider stay a part of every request.
         is_shared: True if other workers may go on with this conversation. A call that must not run twice is
             then claimed before it starts.
+        in_parts: True if a store keeps parts of the conversation beside its row.
         claims: True if the claim is kept by a separate effect, `Checkpoint` with `is_claim`. False if each
             start of a tool is kept as a checkpoint anyway.
         dialect_of: Gives the dialect of another built-in provider API by its name; None for an unknown name.
@@ -183,6 +184,7 @@ class Plan(Value, frozen=True, kw_only=True):
     output: Wanted | None = None
     usual_compactor: Any = None
     is_shared: bool = False
+    in_parts: bool = False
     claims: bool = False
     titles: bool = False
     checkpoints: bool = False

@@ -191,7 +191,7 @@ def voice_of(plan: Plan, meta: Meta) -> tuple[Voice, Tools]:
             "no model was named: use Chat('openai:MODEL'), a backend's model=, or ModelSettings(model=…)"
         )
     compactor = options.compactor if plan.usual_compactor is None else plan.usual_compactor
-    tools = plan.tools if compactor is None else tools_of(plan)
+    tools = plan.tools if compactor is None and options.keep_results == "cut" else tools_of(plan)
     if plan.output is not None and plan.output.tool is not None:
         tools = (*tools, plan.output.tool)
     notes: tuple[str, ...] = ()

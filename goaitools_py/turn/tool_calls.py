@@ -9,7 +9,7 @@ kept, the tool runs. Its result is not lost because it enters the journal before
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -21,16 +21,17 @@ from ..open_turn.given_answers import approved_arguments
 from ..open_turn.journal import asks_of
 from ..open_turn.room import admitted, calls_problem
 from ..state.records import JournalCall
+from ..state.state import ConversationState
 from ..tools import BadArguments, Tool, ToolContext
-from ..tools.call import text_parts
+from ..tools.call import text_parts, whole_text
 from ..types.answers import Answer, Answers, InnerAnswers
 from ..types.errors import StateSizeError, ToolFailedError, TurnError
 from ..types.events import ToolFinished, ToolPending, ToolProgress, ToolStarted
-from ..types.messages import Text
+from ..types.messages import Part, Text
 from .flow import AwaitTool, CallTool, Emit, Flow, ToolDone, ToolReport
 from .ledger import Ledger
-from .recall import ready_to_run
-from .tool_reports import tell_failed, tell_left_out
+from .recall import is_recall, keeping_of, ready_to_run
+from .tool_reports import tell_failed, tell_left_out, tell_not_kept
 
 __all__ = ["refuse_calls", "run_calls", "tell_pending"]
 
@@ -320,7 +321,7 @@ def _start(ledger: Ledger, index: int, step: _Run) -> Flow[None]:
     the journal here, too. Before, the call has the model's arguments.
     """
     before = _calls(ledger)[index]
-    tool = yield from ready_to_run(ledger, step.tool)
+    tool = yield from ready_to_run(ledger, step.tool, step.bound)
     call = _started(ledger, index, step)
     # The order is the promise: journal, save, run. A crash before the save leaves a call that did not run; a
     # crash after it leaves a call in doubt. In the other order a call could run, and no state would know.
@@ -344,6 +345,7 @@ def _start(ledger: Ledger, index: int, step: _Run) -> Flow[None]:
         conversation_id=ledger.event_ids["conversation_id"],
         answers=step.inner,
         _asked=asks_of(before) if step.inner else "",
+        _keeps=ledger.options.keep_results == "store" and not is_recall(tool),
     )
     timeout, limit = _limit_of(ledger, tool)
     # Before the effect: an exit inside it may come after the tool has started.
@@ -389,13 +391,31 @@ def _note(ledger: Ledger, done: ToolDone) -> None:
         started=done.started,
         seconds=done.seconds,
     )
-    found = admitted(ledger.room, ledger.state, done.index, call)
-    ledger.state = journal.put_call(ledger.state, done.index, found.call)
+    state = ledger.state
+    if outcome.whole:  # the whole result enters together with the record of the call
+        state, call = _kept(ledger, done.index, call, outcome.whole)
+    found = admitted(ledger.room, state, done.index, call)
+    state = state if found.call is call else ledger.state
+    ledger.state = journal.put_call(state, done.index, found.call)
     logged = journal.tool_record(found.logged, iteration=ledger.iteration, error=outcome.exception)
     ledger.record(done.index, logged)
     ledger.overflow = ledger.overflow or found.problem
     if found.left_out:
         tell_left_out(ledger, call.name, *found.left_out[0])
+
+
+def _kept(
+    ledger: Ledger, index: int, call: JournalCall, whole: Sequence[Part]
+) -> tuple[ConversationState, JournalCall]:
+    """The state with the whole of a long result, and the call with its beginning and end. A result that the
+    state cannot keep stays cut."""
+    keeping = keeping_of(ledger)
+    assert keeping is not None  # else the tool had no whole result
+    found = journal.kept_whole(ledger.state, index, call, whole, keeping)
+    if found is None:
+        tell_not_kept(ledger, call.name, len(whole_text(whole).encode()))
+        return ledger.state, call
+    return found[0], replace(call, parts=found[1])
 
 
 def _enter_bills(ledger: Ledger, done: ToolDone) -> None:

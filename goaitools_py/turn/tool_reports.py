@@ -18,7 +18,7 @@ from ..state.records import JournalCall
 from ..types.errors import AbortTurn, ToolError
 from .ledger import Ledger
 
-__all__ = ["tell_failed", "tell_left_out"]
+__all__ = ["tell_failed", "tell_left_out", "tell_not_kept"]
 
 
 def tell_failed(
@@ -94,4 +94,13 @@ def tell_left_out(ledger: Ledger, tool: str, media_type: str, size: int) -> None
         "result_left_out",
         f"the state has no room for what tool {tool!r} returned ({media_type}, {size:,} bytes), and perhaps "
         "for more of this turn; the model reads type and size instead",
+    )
+
+
+def tell_not_kept(ledger: Ledger, tool: str, size: int) -> None:
+    """Warn, once in a turn, that a long result is cut although it was to be kept whole."""
+    ledger.report.warn_once(
+        "result_left_out",
+        f"the state cannot keep the whole result of tool {tool!r} ({size:,} bytes), and perhaps more of this "
+        "turn; the model reads its beginning",
     )

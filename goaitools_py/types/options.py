@@ -256,6 +256,8 @@ class ChatOptions(Given, frozen=True, kw_only=True):
         tool_threads: True: sync tools run in worker threads. Default: False on Chat, True on AsyncChat.
         max_tool_result_bytes: UTF-8 bytes of text of one tool result. The rest is cut off, and a note tells
             the model. At least 256. Default: 262,144.
+        keep_results: "store" keeps a longer text whole in the conversation, beside the messages. The model
+            reads its beginning and its end, and gets the tool ``recall`` for the rest. "cut" keeps nothing.
         tool_errors: "to_model" tells the model; "raise" ends the turn after the other tools have run.
         turn_id: Your id of this turn, such as a webhook's message id. If the same id comes again with the
             same messages: a finished turn gives its stored reply, an unfinished turn continues. A turn that a
@@ -312,6 +314,7 @@ class ChatOptions(Given, frozen=True, kw_only=True):
     tool_concurrency: int | Unset = UNSET
     tool_threads: bool | Unset = UNSET
     max_tool_result_bytes: int | Unset = UNSET
+    keep_results: Literal["cut", "store"] | Unset = UNSET
     tool_errors: Literal["to_model", "raise"] | Unset = UNSET
     turn_id: str | Unset | None = UNSET
     edit: int | str | Unset | None = UNSET
@@ -396,6 +399,7 @@ class Resolved(Value, frozen=True, kw_only=True):
     tool_concurrency: int
     tool_threads: bool
     max_tool_result_bytes: int
+    keep_results: Literal["cut", "store"]
     tool_errors: Literal["to_model", "raise"]
     turn_id: str | None
     edit: int | str | None
@@ -537,6 +541,7 @@ _OPTIONS: Final[Mapping[str, _OptionRow]] = {
     "tool_concurrency": _OptionRow(8, checks.positive),
     "tool_threads": _OptionRow(False, checks.flag),
     "max_tool_result_bytes": _OptionRow(256 * 1024, checks.result_bytes),
+    "keep_results": _OptionRow("cut", checks.one_of("cut", "store")),
     "tool_errors": _OptionRow("to_model", checks.one_of("to_model", "raise")),
     "turn_id": _OptionRow(None, checks.or_none(checks.telling_text), per_turn=True),
     "edit": _OptionRow(None, checks.or_none(checks.named_turn), per_turn=True),

@@ -39,7 +39,7 @@ WarningCode = Literal[
     "call_ids_rewritten",  # the reply gave its calls ids that the conversation had already
     "invalid_tool_calls",  # three replies in a row held only calls that cannot run
     "limit_reached",
-    "result_left_out",  # no room for a tool's picture, document or sound; the model reads type and size
+    "result_left_out",  # no room for a tool's medium, or for the whole of a long result; the model reads less
     "compaction_failed",
     "compaction_in_vain",  # a compactor has made all its cuts, and its limit is not reached: it rests
     "tool_failed",  # a tool raised something that it does not raise on purpose; the log says where

@@ -8,6 +8,7 @@
 `v1-facts.jsonl` holds blobs with facts of calls, speakers and typed answers.
 `v1-unsent.jsonl` holds blobs with a refused turn that no request has.
 `v1-pins.jsonl` holds blobs with pinned messages, of which some are left of turns that a cut dropped.
+`v1-results.jsonl` holds blobs with long results that are kept whole, in the history and the open turn.
 It never writes over a file that is there. Salts and conversation ids are random, so a second run would
 write other bytes; the keys are public and made of their names.
 """
@@ -55,6 +56,7 @@ from goaitools_py.output import Output, OutputError  # noqa: E402
 from goaitools_py.seal import Encrypted, Key, Keyring, Signed  # noqa: E402
 from goaitools_py.state import blob  # noqa: E402
 from goaitools_py.state.state import closed_entries, load_state  # noqa: E402
+from goaitools_py.state.whole_blobs import parts_of  # noqa: E402
 from goaitools_py.states import read_history, rewind_state, state_messages, undo_cut  # noqa: E402
 from goaitools_py.testing import Calls, Raw, ScriptedBackend  # noqa: E402
 
@@ -426,6 +428,54 @@ def unsent() -> Iterator[dict[str, Any]]:
             }
 
 
+@tool
+def almanac(page: int) -> str:
+    """A page of the almanac."""
+    rows = (
+        f"Page {page}, row {row}: the tide turns at 06:{row % 60:02}, Ebbe \u4e2d.\n" for row in range(60)
+    )
+    return "".join(rows)
+
+
+def results() -> Iterator[dict[str, Any]]:
+    """A turn with two long results, and a turn with another one that waits for an approval."""
+    for name, codec, key, bound in _codecs():
+        for wire in WIRES:
+            first = Calls([("almanac", {"page": 1}), ("almanac", {"page": 2})])
+            second = Calls([("almanac", {"page": 3}), ("pay", {"pounds": 3})])
+            chat = Chat(
+                ScriptedBackend(first, "I have read them.", second, wire=wire),
+                codec=codec,
+                tools=[almanac, pay],
+                keep_results="store",
+                max_tool_result_bytes=600,
+            )
+            state = b""
+            for said in ("Read two pages.", "Read the third, and pay."):
+                state = chat.chat_with_state(state, user=said, binding=bound).state
+            opening = {"codec": codec, "binding": bound}
+            yield {
+                "name": f"{name}, {wire}, results",
+                "codec": name,
+                "wire": wire,
+                "key": key,
+                "binding": BOUND if bound is BOUND else None,
+                "blob": base64.b64encode(state).decode(),
+                "segments": [
+                    [int(each.kind), each.entries, each.raw_len, _hash(each.raw())]
+                    for each in blob.decode(state, **opening)
+                ],
+                "parts": [
+                    [part.kind, part.entries, part.raw_len, _hash(part.raw(**opening))]
+                    for part in parts_of(state, **opening)
+                ],
+                "results": [
+                    None if call.whole is None else _hash(call.whole.encode())
+                    for call in read_history(state, **opening).tool_calls()
+                ],
+            }
+
+
 @tool(external=True)
 def _rest() -> str:
     """Rest a while."""
@@ -733,6 +783,7 @@ def main() -> None:
         "v1-facts.jsonl": facts,
         "v1-unsent.jsonl": unsent,
         "v1-pins.jsonl": pins,
+        "v1-results.jsonl": results,
     }
     for name, records in files.items():
         path = HERE / name

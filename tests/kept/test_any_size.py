@@ -86,6 +86,7 @@ class Conversation:
                 "codec": Plain(limits=self.limits),
                 "tool_threads": False,
                 "max_tool_result_bytes": self.rng.choice((256, 4_096, 256 * 1024)),
+                "keep_results": self.rng.choice(("cut", "store")),
             },
             save=self.save,
         )

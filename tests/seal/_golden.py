@@ -24,6 +24,7 @@ __all__ = [
     "GOLDEN",
     "GOOD",
     "MEDIA",
+    "RESULTS",
     "SECRETS",
     "UNSENT",
     "Vector",
@@ -97,6 +98,7 @@ MEDIA = _read("v1-media.jsonl")
 FACTS = _read("v1-facts.jsonl")
 UNSENT = _read("v1-unsent.jsonl")
 PINS = _read("v1-pins.jsonl")
+RESULTS = _read("v1-results.jsonl")
 
 
 def smallest(codec: str) -> Vector:

@@ -25,6 +25,7 @@ from goaitools_py.seal import rewrap
 from goaitools_py.state import blob
 from goaitools_py.state.blob_header import peek
 from goaitools_py.state.state import closed_entries, dump_state, load_state
+from goaitools_py.state.whole_blobs import parts_of
 from goaitools_py.states import (
     inspect_state,
     pending_calls,
@@ -40,7 +41,20 @@ from goaitools_py.testing import ScriptedBackend, check_history
 from goaitools_py.types import errors
 
 from . import _second
-from ._golden import ARCHIVED, BAD, FACTS, GOLDEN, GOOD, MEDIA, PINS, UNSENT, Vector, codec_of, smallest
+from ._golden import (
+    ARCHIVED,
+    BAD,
+    FACTS,
+    GOLDEN,
+    GOOD,
+    MEDIA,
+    PINS,
+    RESULTS,
+    UNSENT,
+    Vector,
+    codec_of,
+    smallest,
+)
 
 CODECS = ["plain", "signed", "encrypted", "encrypted-client"]
 
@@ -301,6 +315,25 @@ def test_refused_turns_that_were_written_are_read(vector: Vector) -> None:
     assert sha(b"".join(bytes(one) for one in state.history())) == facts["history"]
     assert b"Tell me that." not in b"".join(bytes(one) for one in state.history())
     assert opened(dump_state(state, **vector.opening), vector) == [each.raw() for each in segments]
+
+
+@pytest.mark.parametrize("vector", RESULTS, ids=ids)
+def test_results_that_were_kept_whole_are_read(vector: Vector) -> None:
+    """Each call has all of its result, and the parts are written again as they were."""
+    facts, state = vector.facts, load_state(vector.blob, **vector.opening)
+
+    assert verify_state(vector.blob, **vector.opening) == ()
+    segments = blob.decode(vector.blob, **vector.opening)
+    assert [[int(s.kind), s.entries, s.raw_len, sha(s.raw())] for s in segments] == facts["segments"]
+    again = dump_state(state, **vector.opening)
+    for given in (vector.blob, again):
+        calls = read_history(given, **vector.opening).tool_calls()
+        assert [call.whole and sha(call.whole.encode()) for call in calls] == facts["results"]
+        parts = parts_of(given, **vector.opening)
+        found = [[p.kind, p.entries, p.raw_len, sha(p.raw(**vector.opening))] for p in parts]
+        assert found == facts["parts"]
+    assert sum(result is not None for result in facts["results"]) == len(facts["parts"]) == 3
+    assert opened(again, vector) == [each.raw() for each in segments]
 
 
 @pytest.mark.parametrize("vector", PINS, ids=ids)

@@ -263,7 +263,7 @@ def _forged(parts: Sequence[SecondPart], **changes: Any) -> bytes:
 
 GOOD = _second.sealed_part(64, RECORD, 40, 0)
 REFUSED: dict[str, tuple[bytes, type[StateError]]] = {
-    "kind 66": (_forged([GOOD._replace(kind=66)]), StateVersionError),
+    "kind 67": (_forged([GOOD._replace(kind=67)]), StateVersionError),
     "kind 70": (_forged([GOOD._replace(kind=70)]), StateVersionError),
     "kind 95": (_forged([GOOD._replace(kind=95)]), StateVersionError),
     "kind 5": (_forged([GOOD._replace(kind=5)]), StateVersionError),
@@ -376,7 +376,7 @@ def test_limits_count_what_is_stored() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "raw", "entries"),
-    [(66, b"x", 0), (64, b"", 0), (64, bytes(MAX_PART_BYTES + 1), 0), (65, b"x", -1)],
+    [(67, b"x", 0), (64, b"", 0), (64, bytes(MAX_PART_BYTES + 1), 0), (65, b"x", -1)],
 )
 def test_a_part_that_could_not_be_read_is_not_made(kind: int, raw: bytes, entries: int) -> None:
     """ValueError says why."""

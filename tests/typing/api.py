@@ -397,6 +397,7 @@ def options(saved: list[bytes]) -> ChatOptions:
         timeout=Timeouts(turn=None, call=60, first_delta=10.0),
         tool_errors="to_model",
         max_tool_result_bytes=4_096,
+        keep_results="store",
         on_event=seen,
         on_checkpoint=saved.append,
         on_bad_state=UNSET,

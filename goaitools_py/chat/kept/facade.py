@@ -40,7 +40,7 @@ from ...types.result import CompactionReport
 from . import changes
 from .changes import KeptCompaction
 from .full_row import shows_title
-from .parts import PartsPlace, whole_or_unreadable
+from .parts import PartsPlace, results_in, whole_or_unreadable, with_at_hand
 from .privacy import KeptPrivacy, erasing, redacting
 from .row import Row
 from .row_calls import RowSettings
@@ -409,12 +409,14 @@ class KeptFacade:
     def _being_run(self) -> Flow[bool]:
         return running_flow(self._settings)
 
-    def _loading(self, *, is_whole: bool = False) -> Flow[Stored | None]:
+    def _loading(self, *, is_whole: bool = False, with_results: bool = False) -> Flow[Stored | None]:
         """Load the stored state, with the parts that its head lists: all parts if `is_whole`, else the parts
-        that a turn needs. With all parts the state is one blob."""
+        that a turn needs. With all parts the state is one blob. `with_results`: also the whole results."""
         row = Row(self._settings)
         found: Stored | None = yield from row.load(is_whole=is_whole)
         blob = whole_or_unreadable(row.stored) if is_whole else row.stored
+        if with_results and (names := results_in(blob)):
+            blob = with_at_hand(blob, (yield from row.read_parts(names)))
         return None if found is None else replace_stored(found, blob=blob)
 
     def _reading(self) -> dict[str, Any]:

@@ -4,8 +4,8 @@ Owns: which parts are loaded with the head, the check that they are all there, a
 head and back. Must never know: a store's engine, or the content of a part.
 
 A turn needs the head, and the parts that are history or media. It works with the head, and each new state of
-it is a head again: it lists the parts that were loaded, and has the bytes of the parts that are new. The
-archive stays in the store, and each new head carries its list on. A cut adds a part. If the newest part in
+it is a head again: it lists the parts that were loaded, and has the bytes of the parts that are new. Archive
+and results stay in the store, and each new head carries its list on. A cut adds a part. If the newest part in
 the store has room, it is loaded for the save, and both become one.
 
 The row decides how it is read, and ``parts=`` only how it is written. So a handle with ``parts="inline"``
@@ -24,7 +24,7 @@ from ...history.archive_keeping import with_joined, with_room
 from ...state.apart import StateHead
 from ...state.blob_header import HAS_DIRECTORY
 from ...state.codec import HEADER_BYTES, Codec
-from ...state.parts import ARCHIVE, ELSEWHERE, INLINE, MEDIA, SEALED_HISTORY, Part, part_missing
+from ...state.parts import ARCHIVE, ELSEWHERE, INLINE, MEDIA, RESULT, SEALED_HISTORY, Part, part_missing
 from ...state.state import dump_state, hard_limits, load_state
 from ...state.whole_blobs import outline, parts_of
 from ...stores.base import StoredHead
@@ -42,7 +42,9 @@ __all__ = [
     "names_of",
     "part_with_room",
     "parts_in",
+    "results_in",
     "whole_or_unreadable",
+    "with_at_hand",
     "with_shared_part",
 ]
 
@@ -174,7 +176,7 @@ def as_head(blob: bytes, codec: Codec, binding: Any) -> bytes:
 
 def as_loaded(blob: bytes) -> bytes:
     """Give a saved head with the parts at hand that a turn loads."""
-    if not isinstance(blob, StateHead) or ARCHIVE not in blob.names.values():
+    if not isinstance(blob, StateHead) or all(kind in LOADED for kind in blob.names.values()):
         return blob
     at_hand = {name: data for name, data in blob.at_hand.items() if blob.names[name] in LOADED}
     return StateHead.of(bytes(blob), at_hand, blob.names, blob.codec, blob.binding)
@@ -186,6 +188,20 @@ def parts_in(blob: bytes, codec: Codec, binding: Any) -> Mapping[bytes, bytes]:
     inline = {part.digest: bytes(part.stored) for part in found if part.place == INLINE}
     # A head has parts in it if a handle has saved the blob whole.
     return {**inline, **blob.at_hand} if isinstance(blob, StateHead) else inline
+
+
+def results_in(blob: bytes) -> list[bytes]:
+    """Name the parts with whole results that a head lists and that are not at hand."""
+    if not isinstance(blob, StateHead):
+        return []
+    return [name for name, kind in blob.names.items() if kind == RESULT and name not in blob.at_hand]
+
+
+def with_at_hand(blob: bytes, more: Mapping[bytes, bytes]) -> bytes:
+    """Give a head with more parts at hand."""
+    if not isinstance(blob, StateHead) or not more:
+        return blob
+    return StateHead.of(bytes(blob), {**blob.at_hand, **more}, blob.names, blob.codec, blob.binding)
 
 
 def has_new_archive(head: StateHead, kept: Collection[bytes]) -> bool:

@@ -84,6 +84,7 @@ class KeptTurn:
             claims=not checkpoints,
             stream=stream,
             titles=settings.auto_title,
+            in_parts=settings.in_parts,
         )
         self._engine: TurnEngine | FallbackTurn | None = None
         self._appended: tuple[Message, ...] = ()

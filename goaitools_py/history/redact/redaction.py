@@ -6,7 +6,7 @@ and the report. Must never know: how an entry or a row is rewritten, or a store.
 ::
 
     drop the values of a later release -> rewrite entries and rows -> take signed blocks out behind the first
-    change -> rewrite the archive -> do it again, which must find nothing
+    change -> rewrite archive and whole results -> do it again, which must find nothing
 
 A provider signs a block together with its prefix. So a change in an entry makes all signed blocks behind it
 invalid, and they leave. Blocks before it stay valid, and stay. Turns of the history and of the archive are
@@ -27,7 +27,8 @@ from ...backends.dialects import dialect_for, known_dialect
 from ...base.values import Value, replace
 from ...state.closed_turns import ClosedTurn, Iteration, with_numbers
 from ...state.codec import PLAIN, Codec
-from ...state.parts import ELSEWHERE
+from ...state.media_rows import results_of, with_results
+from ...state.parts import ELSEWHERE, MAX_PART_BYTES, RESULT, Part, new_part
 from ...state.records import Meta, OpenTurn, digest8, with_cut
 from ...state.state import (
     ConversationState,
@@ -172,7 +173,7 @@ def _sealed(state: ConversationState, codec: Codec, binding: Any) -> int:
     return sum(any(mark in entry for mark in _OPAQUE) for entry in entries)
 
 
-_Where: TypeAlias = Literal["history", "open", "inbox", "archive", "facts", "set_aside"]
+_Where: TypeAlias = Literal["history", "open", "inbox", "archive", "results", "facts", "set_aside"]
 
 _CONTEXT: Final = b"<app-context>"
 """The mark of a context block."""
@@ -182,9 +183,9 @@ class RedactedPlace(Value, frozen=True, kw_only=True):
     """Where something was replaced.
 
     Attributes:
-        where: The closed history; the unfinished turn; the messages that wait; the archive; the facts of
-            the conversation, such as its title, metadata and remembered replies; or bytes of a kept
-            conversation that had been set aside.
+        where: The closed history; the unfinished turn; the messages that wait; the archive; the results that
+            are kept whole; the facts of the conversation, such as its title, metadata and remembered replies;
+            or bytes of a kept conversation that had been set aside.
         turn: The number of the turn; None where there is no turn, 0 for a note of a compaction.
         count: How many matches were replaced there.
     """
@@ -215,7 +216,8 @@ class Pass:
         self.unsigned = 0
         cuts = cuts_of(state, codec, binding)
         self.dropped = sum(cut.dropped for cut in cuts)
-        self.state = with_cuts(*self._done(state, cuts), codec)
+        redacted = with_cuts(*self._done(state, cuts), codec)
+        self.state = self._with_results(redacted, codec, binding)
         self.kept = self._redactor.kept
 
     def _done(
@@ -270,6 +272,22 @@ class Pass:
         if forgets:
             meta = msgspec.structs.replace(meta, context="")  # so the next turn sends it again
         return replace(state, meta=meta, inbox=inbox, open=opened), records
+
+    def _with_results(self, state: ConversationState, codec: Codec, binding: Any) -> ConversationState:
+        """The state with its whole results redacted. Each keeps its number; a changed one gets a new part."""
+        old = results_of(state.parts)
+        new: list[Part] = []
+        for part in old:
+            text = part.raw(codec, binding).decode("utf-8", "replace")
+            with self._noting("results"):
+                left = self._redactor.text(text)
+            if left is text:
+                new.append(part)
+            elif len(raw := left.encode()) <= MAX_PART_BYTES:
+                new.append(new_part(RESULT, raw, part.entries, compresses=codec.compresses))
+        if new == old:
+            return state
+        return replace(state, parts=with_results(state.parts, new))
 
     def _turn(self, turn: ClosedTurn, where: _Where) -> ClosedTurn:
         with self._noting(where, turn.record.facts.get("n")):

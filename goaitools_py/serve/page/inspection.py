@@ -28,7 +28,7 @@ _SHOWN: Final = (
     "wire", "endpoint", "model", "conversation_id", "revision", "status", "turns", "turns_processed",
     "messages", "waiting_messages", "tokens", "context_window", "warning_level", "blob_bytes",
     "history_bytes", "format_version", "suite", "archive_bytes", "archive_records", "media", "media_bytes",
-    "title",
+    "results", "result_bytes", "title",
 )  # fmt: skip
 _OF_A_REWIND: Final = ("revision", "context", "turns_ever")
 """Facts that differ because the earlier state is made by a rewind."""
