@@ -1,35 +1,21 @@
-"""A bot in a channel: several people in one conversation, replies in messages of at most 2,000 characters.
+"""A bot in a channel: several people in one conversation, and replies in messages that the platform takes.
 
-A code block that is split is closed in one message and opened again in the next one. While the model works,
-the channel sees that the bot types.
+A message has at most 2,000 characters on Discord and 4,096 on Telegram; on Slack 4,000 are recommended. A
+code block that is split is closed in one message and opened again in the next one; links stay whole. While
+the model works, the channel sees that the bot types.
 Install: pip install goaitools-py
 """
 
 import asyncio
 import os
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable
 
 from goaitools_py import AsyncChat, ChatResult
+from goaitools_py.frontends import split_reply
 from goaitools_py.stores import AsyncMemoryStore
 
-LIMIT = 2_000
-FENCE = "```"
+LIMITS = {"discord": 2_000, "slack": 4_000, "telegram": 4_096}
 MODEL = os.environ.get("GOAITOOLS_MODEL", "sim")
-
-
-def split(text: str, limit: int = LIMIT) -> Iterator[str]:
-    """Divide a reply into messages of at most `limit` characters. Code blocks stay whole in each."""
-    message, opened = "", ""  # opened: the line that begins the code block, such as ```py
-    for line in text.splitlines():
-        room = limit - 2 * len(FENCE + opened) - 4
-        for piece in [line[at : at + room] for at in range(0, len(line), room)] or [""]:
-            if len(message) + len(piece) + len(FENCE) + 1 > limit:
-                yield message + FENCE * bool(opened)
-                message = f"{opened}\n" * bool(opened)
-            message += f"{piece}\n"
-        if line.startswith(FENCE):
-            opened = "" if opened else line
-    yield message + FENCE * bool(opened)
 
 
 async def typing(channel: str, work: Awaitable[ChatResult]) -> ChatResult:
@@ -48,7 +34,8 @@ async def main() -> None:
         channel = chat.conversation(AsyncMemoryStore(), "hall")
         for id, speaker, text in [*said, said[-1]]:
             result = await typing("hall", channel.send(text, speaker=speaker, turn_id=id))
-            print(*(f"to {speaker}: {message.strip()}" for message in split(result.text)), sep="\n")
+            messages = split_reply(result.text, LIMITS["discord"])
+            print(*(f"to {speaker}: {message}" for message in messages), sep="\n")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import hashlib
 import importlib.util
 import json
 import os
@@ -24,10 +25,13 @@ from fastapi.testclient import TestClient
 
 from goaitools_py import Chat, Compactor, KeepRecentTurns
 from goaitools_py.compaction import ByteLimit
+from goaitools_py.frontends import split_reply
 from goaitools_py.sim import Fault
 from goaitools_py.states import inspect_state, read_history
 from goaitools_py.stores import SQLiteStore
 from goaitools_py.testing import ScriptedBackend, SimServer
+
+from .replay._recorded import read_lines
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 FILES = sorted(EXAMPLES.glob("*.py"))
@@ -307,21 +311,89 @@ def test_the_web_chat_keeps_users_apart(tmp_path: Path, monkeypatch: pytest.Monk
 # ------------------------------------------------------------------------------------------ the channel
 
 
-@pytest.mark.parametrize("limit", [40, 100, 2_000])
-def test_a_long_reply_is_split(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No message is too long, each has whole code blocks, and no line is lost or changed."""
-    split = load_example("channel_bot", monkeypatch).split
-    code = [f"print({n})" for n in range(60)]
-    text = "\n".join(["Here it is:", "```py", *code, "```", "And " + "so on " * 400, "", "The end."])
+LINK = re.compile(r"https?://[^\s<>()\[\]]+")
+ODD = ["e\u0301", "👨‍👩‍👧‍👦", "🏳️‍🌈", "🇩🇪", "👍🏽", "🏴󠁧󠁢󠁥󠁮󠁧󠁿", "क्षि", "각", "a\u0300\u0323", "✌️"]
+"""Characters that are made of several code points."""
 
-    messages = list(split(text, limit))
 
-    assert all(0 < len(message) <= limit for message in messages)
-    assert all(message.count("```") % 2 == 0 for message in messages)
-    lines = [line for message in messages for line in message.splitlines() if not line.startswith("```")]
+OPENS = re.compile(r" {0,3}(?:(`{3,})[^`]*|(~{3,}).*)")
+
+
+def _code_of(text: str) -> str:
+    """What is in a text, without white space, and without the lines that open and close code."""
+    lines = [line for line in text.splitlines() if not OPENS.fullmatch(line)]
+    return "".join("".join(lines).split())
+
+
+def _check_split(text: str, messages: list[str], limit: int) -> None:
+    """No message is too long, each has whole code blocks, and nothing is lost, changed or cut apart."""
+    assert all(0 < len(one.encode("utf-16-le", "surrogatepass")) // 2 <= limit for one in messages)
+    assert _code_of("\n".join(messages)) == _code_of(text)
+    for message in messages:
+        end = ""
+        for line in message.splitlines():
+            if not end and (found := OPENS.fullmatch(line)):
+                end = (found[1] or found[2])[:25]
+            elif end and line.strip().startswith(end) and not line.strip().strip(end[0]):
+                end = ""
+        assert end == "", "a message ends inside a block of code"
+    for link in LINK.findall(text):
+        if len(link) < limit // 2:
+            assert any(link in message for message in messages)
+
+
+@pytest.mark.parametrize("limit", [100, 2_000, 4_000, 4_096])
+def test_a_long_reply_is_split(limit: int) -> None:
+    code = [f"print({n})" for n in range(600)]
+    links = [f"see [the docs](https://docs.test/a_(b)/{n}?q=1) and https://x.test/{n}." for n in range(200)]
+    text = "\n".join(
+        ["Here it is:", "```py", *code, "```", "So on " * 400, "", *links, "~~~", "```", "~~~", "The end."]
+    )
+
+    messages = list(split_reply(text, limit))
+
+    _check_split(text, messages, limit)
+    lines = [line for message in messages for line in message.splitlines()]
     assert [line for line in lines if line.startswith("print")] == code
-    assert "".join(lines) == "".join(line for line in text.splitlines() if not line.startswith("```"))
-    assert list(split("Short.", limit)) == ["Short.\n"]
+    assert list(split_reply("Short.", limit)) == ["Short."]
+    assert list(split_reply("", limit)) == []
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_no_character_is_cut_apart(odd: str) -> None:
+    """Also where a word is longer than a message, at each place of the cut."""
+    for before in range(12):
+        text = "x" * before + odd * 300
+        messages = list(split_reply(text, 100))
+        _check_split(text, messages, 100)
+        assert len(messages) > 1
+        assert [message.lstrip("x").replace(odd, "") for message in messages] == [""] * len(messages)
+
+
+@pytest.mark.parametrize("recording", ["openai-chat", "openai-responses", "anthropic-messages"])
+def test_recorded_replies_are_split(recording: str, data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For each platform, and for short messages, where there are many cuts."""
+    limits = load_example("channel_bot", monkeypatch).LIMITS.values()
+    texts: set[str] = set()
+    for line in read_lines(data_dir / "recorded" / f"{recording}.jsonl.zst"):
+        texts.update(_long_texts(json.loads(line)))
+    assert len(texts) > 20
+    print(f"{len(texts)} texts, {sum(map(len, texts)):,} characters")
+    for text in sorted(texts, key=lambda one: hashlib.sha256(one.encode()).digest())[:150]:
+        for limit in (100, *limits):
+            _check_split(text, list(split_reply(text, limit)), limit)
+
+
+def _long_texts(value: Any) -> Iterator[str]:
+    """Texts of a recording that are too long for a short message."""
+    if isinstance(value, dict):
+        for one in value.values():
+            yield from _long_texts(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _long_texts(one)
+    elif isinstance(value, str) and len(value) > 100 and "\n" in value:
+        yield value
 
 
 # ------------------------------------------------------------------------------- the service that streams

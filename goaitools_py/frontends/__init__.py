@@ -25,7 +25,18 @@ from .front_end import (
     problem_of,
 )
 from .plain import PLAIN_JSON
-from .reply_pieces import Called, Piece, Reasoned, Returned, Said, Step, Waits, pieces_of, pieces_since
+from .reply_pieces import (
+    Called,
+    Piece,
+    Reasoned,
+    Returned,
+    Said,
+    Step,
+    Waits,
+    pieces_of,
+    pieces_since,
+    split_reply,
+)
 
 __all__ = [
     "AGUI",
@@ -51,4 +62,5 @@ __all__ = [
     "pieces_of",
     "pieces_since",
     "problem_of",
+    "split_reply",
 ]

@@ -1,13 +1,15 @@
 """A reply as a sequence of pieces: text, reasoning, calls and results, in the order of their making.
 
-Owns: the pieces, how events and histories become pieces, and the ids of a turn's messages. So a live stream
-and a history that is read later say the same, under the same ids. Must never know: a front end's protocol.
+Owns: the pieces, how events and histories become pieces, the ids of a turn's messages, and how a long reply
+becomes several messages. So a live stream and a history that is read later say the same, under the same ids.
+Must never know: a front end's protocol.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Sequence
-from typing import NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 from ..base.values import Value
 from ..history.turns import HistoryIteration, HistoryTurn
@@ -38,6 +40,7 @@ __all__ = [
     "pieces_of_event",
     "pieces_since",
     "said_in",
+    "split_reply",
     "turn_ids",
 ]
 
@@ -208,3 +211,112 @@ def asked_in(turn: HistoryTurn) -> tuple[Message, ...]:
 
 def _is_shown(message: Message) -> bool:
     return bool(message.said) or any(not isinstance(part, Text) for part in message.parts)
+
+
+# ------------------------------------------------------------------ a long reply in several messages
+
+_FENCE: Final = re.compile(r" {0,3}(?:(`{3,})[ \t]*([^`\n]*)|(~{3,})[ \t]*([^\n]*))\n?")
+_WHOLE: Final = r"!?\[[^\]\n]*\]\([^()\s]*(?:\([^()\s]*\)[^()\s]*)*\)|<?https?://[^\s<>]+>?|`[^`\n]+`"
+"""What stays in one message: a link, an address, a word of code."""
+_WORD: Final = re.compile(rf"(?:{_WHOLE}|\S)+(?:[ \t]+(?:`{{3}}|~{{3}})\S*)*\s*|\s+")
+"""A word with the spaces behind it. A fence in a line of text stays behind its word: at the beginning of a
+message it would open a block of code."""
+_OF_WORD: Final = re.compile(rf"{_WHOLE}|.", re.DOTALL)
+_LEAST: Final = 100
+
+
+def split_reply(text: str, limit: int) -> Iterator[str]:
+    """Divide a reply into messages for a chat platform, at the ends of lines, else of words.
+
+    A block of code that is divided is closed in one message, and opened again in the next. A link is not
+    divided, and neither is a character of several code points, such as a flag; a link that is longer than a
+    message is.
+
+    Args:
+        text: The reply, as Markdown.
+        limit: The most units of UTF-16 in a message, from 100 on: 2,000 for Discord, 4,000 for Slack, 4,096
+            for Telegram. No platform counts more units in a text.
+
+    Raises:
+        ValueError: `limit` is below 100.
+    """
+    if limit < _LEAST:
+        raise ValueError(f"limit must be at least {_LEAST}, got {limit}")
+    message: list[str] = []
+    opened = end = ""  # the lines around the block of code, such as ```py and ```
+    used = 0
+
+    def take(piece: str) -> None:
+        nonlocal used
+        message.append(piece)
+        used += _units(piece)
+
+    def done() -> str:
+        nonlocal used
+        told = "".join(message).rstrip("\n") + (f"\n{end}" if end else "")
+        message.clear()
+        used = 0
+        if opened:
+            take(opened)
+        return told
+
+    for line in text.splitlines(keepends=True):
+        fence = _FENCE.fullmatch(line)
+        if fence is not None and not end:  # a block of code begins
+            mark, words = fence[1] or fence[3], (fence[2] or fence[4] or "").split()
+            first = f"{mark[: _LEAST // 4]}{words[0][:20] if words else ''}\n"
+            if used and used + _units(first) + len(mark) + 20 > limit:
+                yield done()
+            opened, end = first, mark[: _LEAST // 4]
+            take(line if _units(line) <= limit // 4 else first)
+            continue
+        if end and line.strip().startswith(end) and not line.strip().strip(end[0]):  # and here it ends
+            take(f"{end}\n")
+            opened = end = ""
+            continue
+        edge = len(end) + 1 if end else 0
+        room = limit - _units(opened) - edge
+        for piece in [line] if _units(line.rstrip("\n")) <= room else _divided(line, room):
+            if used + _units(piece.rstrip("\n")) + edge > limit:
+                yield done()
+            take(piece)
+    if "".join(message).strip():
+        yield done()
+
+
+def _divided(line: str, room: int) -> Iterator[str]:
+    """Divide a line into words, and words that are too long into characters."""
+    for word in _WORD.findall(line):
+        if _units(word) <= room:
+            yield word
+            continue
+        piece = ""
+        for one in _OF_WORD.findall(word):
+            for part in (one,) if _units(one) <= room else one:
+                if piece and not _belongs(piece, part[0]):
+                    yield piece
+                    piece = ""
+                piece += part
+        yield piece
+
+
+def _units(text: str) -> int:
+    """The length in units of UTF-16."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _belongs(before: str, after: str) -> bool:
+    """True if a character is shown as one with the text before it (Unicode's rules for graphemes, UAX 29)."""
+    import unicodedata  # not at the top: only a word that is longer than a message needs it
+
+    last, code = before[-1], ord(after)
+    if unicodedata.category(after) in ("Mn", "Mc", "Me") or after in "\u200c\u200d\u0e33\u0eb3":
+        return True
+    if last == "\u200d" or 0x1F3FB <= code <= 0x1F3FF or 0xE0020 <= code <= 0xE007F:
+        return True  # the rest of a family, the tone of a skin, the rest of a flag of a region
+    if unicodedata.combining(last) == 9 or 0x1160 <= code <= 0x11FF:
+        return True  # a virama joins two letters; letters of a Korean syllable
+    if not 0x1F1E6 <= code <= 0x1F1FF:
+        return False
+    letters = len(before) - len(before.rstrip("".join(map(chr, range(0x1F1E6, 0x1F200)))))
+    return letters % 2 == 1  # two such letters are a flag

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from ..types.errors import (
     LeaseHeldError,
@@ -170,6 +170,22 @@ def after_prefix(prefix: str) -> str | None:
 def as_ms(at: datetime) -> int:
     """A time as stored: milliseconds since 1970."""
     return round(at.timestamp() * 1000)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def as_micro(at: datetime) -> int:
+    """A time in microseconds since 1970, for a store that keeps them."""
+    return (at - _EPOCH) // timedelta(microseconds=1)
+
+
+def of_micro(micro: int) -> datetime:
+    """The time of `as_micro`, in UTC. Raises ValueError for one that no clock shows."""
+    try:
+        return _EPOCH + timedelta(microseconds=micro)
+    except OverflowError:
+        raise bad_cursor() from None
 
 
 def as_time(ms: int) -> datetime:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from asgiref.sync import sync_to_async
@@ -24,12 +24,13 @@ from ..types.errors import StateConflictError
 from .base import RowFacts, Stored, StoredKey, StoredPage
 from .common import (
     after_prefix,
-    bad_cursor,
+    as_micro,
     check_key,
     check_page,
     conflict,
     is_listed,
     new_version,
+    of_micro,
     read_recent,
     recent_cursor,
     unavailable,
@@ -189,7 +190,8 @@ class DjangoStore:
             if end is not None:
                 wanted = wanted.filter(key__lt=end)
             if cursor is not None:
-                at = _from_micro(cursor[0])
+                at = of_micro(cursor[0])
+                at = at if settings.USE_TZ else timezone.make_naive(at)
                 wanted = wanted.filter(Q(updated_at__lt=at) | Q(updated_at=at, key__lt=cursor[1]))
             told = wanted.order_by("-updated_at", "-key").values_list("key", "version", "updated_at", *_PLAIN)
             found = list(told[: limit + 1])
@@ -200,7 +202,7 @@ class DjangoStore:
         )
         last = found[limit - 1] if len(found) > limit else None
         return StoredPage(
-            keys=keys, cursor=None if last is None else recent_cursor(_micro(_in_utc(last[2])), last[0])
+            keys=keys, cursor=None if last is None else recent_cursor(as_micro(_in_utc(last[2])), last[0])
         )
 
     @contextmanager
@@ -257,23 +259,6 @@ class AsyncDjangoStore:
     async def recent(self, prefix: str = "", *, before: str | None = None, limit: int = 100) -> StoredPage:
         """As `DjangoStore.recent`."""
         return await sync_to_async(self._store.recent)(prefix, before=before, limit=limit)
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def _micro(at: datetime) -> int:
-    """Microseconds since 1970."""
-    return (at - _EPOCH) // timedelta(microseconds=1)
-
-
-def _from_micro(micro: int) -> datetime:
-    """The time in Django's own form: naive if it works without time zones."""
-    try:
-        at = _EPOCH + timedelta(microseconds=micro)
-    except OverflowError:
-        raise bad_cursor() from None
-    return at if settings.USE_TZ else timezone.make_naive(at)
 
 
 def _as_fields(facts: RowFacts) -> dict[str, Any]:

@@ -144,10 +144,10 @@ class MemoryStore:
 
     def recent(self, prefix: str = "", *, before: str | None = None, limit: int = 100) -> StoredPage:
         """A page of the keys that begin with `prefix`, the one that was saved last first."""
-        cursor = common.read_recent(prefix, limit, before)
+        cursor = common.read_recent(prefix, limit, before, digits=18)
         with self._own_lock():
             found = sorted(
-                (common.as_ms(row.updated_at), key)
+                (common.as_micro(row.updated_at), key)
                 for key, row in self._kept.items()
                 if key.startswith(prefix) and common.is_listed(key, prefix)
             )

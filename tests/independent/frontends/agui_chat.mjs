@@ -139,7 +139,29 @@ const scenarios = {
     await say(agent, "Look", "m1");
     return agent;
   },
+  async edit(name) {
+    const agent = page(name);
+    await say(agent, "One?");
+    await say(agent, "Two?");
+    await edited(agent, 1, "Zwei?");
+    await edited(agent, 1, "Deux?");
+    return agent;
+  },
+  async edit_after_a_reload(name) {
+    await say(page(name), "One?");
+    const agent = page(name);
+    await agent.runAgent();
+    await edited(agent, 0, "Eins?");
+    return agent;
+  },
 };
+
+// A page edits a message: the transcript ends with it, under the same id.
+async function edited(agent, number, text) {
+  const own = agent.messages.filter((one) => one.role === "user")[number];
+  agent.setMessages(agent.messages.slice(0, agent.messages.indexOf(own)));
+  await say(agent, text, own.id);
+}
 
 async function until(done) {
   while (!done()) await new Promise((resolve) => setTimeout(resolve, 5));

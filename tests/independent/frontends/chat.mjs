@@ -155,6 +155,29 @@ const scenarios = {
     await chat.regenerate({ messageId: chat.lastMessage.id });
     return chat;
   },
+  async edit(name) {
+    const chat = page(name);
+    for (const text of ["One?", "Two?", "Three?"]) await chat.sendMessage({ text });
+    const { id } = chat.messages[2];
+    await chat.sendMessage({ text: "Zwei?", messageId: id });
+    await chat.sendMessage({ text: "Deux?", messageId: id });
+    return chat;
+  },
+  async edit_after_a_reload(name) {
+    const first = page(name);
+    for (const text of ["One?", "Two?"]) await first.sendMessage({ text });
+    const chat = page(name, await stored(name));
+    const { id } = chat.messages[0];
+    await chat.sendMessage({ text: "Eins?", messageId: id });
+    await chat.sendMessage({ text: "Un?", messageId: id });
+    return chat;
+  },
+  async edit_in_place_of_an_approval(name) {
+    const chat = page(name);
+    await chat.sendMessage({ text: "Fire!" });
+    await chat.sendMessage({ text: "Do not fire.", messageId: chat.messages[0].id });
+    return chat;
+  },
 };
 
 const found = {};

@@ -34,6 +34,8 @@ SCRIPTS: dict[str, tuple[Any, ...]] = {
     "reload_before_the_approval": (FIRE, "Hit."),
     "cut": (LOOK, "Done."),
     "double": (LOOK, "Done."),
+    "edit": ("One.", "Two.", "Zwei.", "Deux."),
+    "edit_after_a_reload": ("One.", "Eins."),
 }
 TOOLS_RUN = {
     "tools": 1,

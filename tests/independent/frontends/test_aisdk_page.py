@@ -34,6 +34,9 @@ SCRIPTS: dict[str, tuple[Any, ...]] = {
     "hand_off_after_a_reload": (HAND_OFF, "Hit."),
     "client_tool": (Calls([("ask_player", {"question": "Who?"})]), "Hello Ada."),
     "regenerate": ("One.", "Two.", "Three."),
+    "edit": ("One.", "Two.", "Three.", "Zwei.", "Deux."),
+    "edit_after_a_reload": ("One.", "Two.", "Eins.", "Un."),
+    "edit_in_place_of_an_approval": (FIRE, "I do not."),
 }
 TOOLS_RUN = {
     "tools": 1,

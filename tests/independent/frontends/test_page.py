@@ -253,4 +253,4 @@ def test_a_person_uses_the_page(told: dict[str, Any]) -> None:
     assert tuple(told["scenarios"]) == SCENARIOS
     assert told["console"] == []
     assert {name: found for name, found in told["axe"].items() if found} == {}
-    assert len(told["axe"]) == 16
+    assert len(told["axe"]) == 20
