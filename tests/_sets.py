@@ -42,6 +42,7 @@ HEAVY = (
     "cli/test_upgrade_races.py",
     "compaction/test_properties.py",
     "durability/",
+    "failover/",
     "forks/",
     "history/test_bombs.py",
     "kept/test_any_size.py",

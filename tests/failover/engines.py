@@ -130,7 +130,8 @@ class Postgres(Engine):
             "-d", f"postgresql://postgres@127.0.0.1:{self.primary.port}/?application_name=standby",
         )  # fmt: skip
         # A node that is promoted has no standby yet, so it must not wait for one.
-        (two.folder / "postgresql.auto.conf").open("a").write("synchronous_standby_names = ''\n")
+        with (two.folder / "postgresql.auto.conf").open("a") as settings:
+            settings.write("synchronous_standby_names = ''\n")
         two.start()
         until(self._is_streaming, "the standby follows")
         self.asked(self.primary, "ALTER SYSTEM SET synchronous_standby_names = '*'")
