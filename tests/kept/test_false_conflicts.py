@@ -1,7 +1,7 @@
 """A conflict with a row that is the base of a save, or that holds the same turn, is none.
 
 A server that changes its role may refuse a save as if another worker had been first. The stores here do that
-a number of times, or for ever. The rule holds on every provider API, in both colours, kept whole and in parts.
+a number of times, or for ever. The rule holds on every provider API, in both colours, whole and in parts.
 """
 
 from __future__ import annotations
