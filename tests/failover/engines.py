@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from tempfile import mkdtemp
 from time import monotonic
 from types import TracebackType
 from typing import Any, Self
@@ -215,8 +216,7 @@ class _Redis(Engine):
         import os
 
         path = program(os.environ.get("GOAITOOLS_REDIS_SERVER") or "redis-server")
-        folder = place / f"node-{free_port()}"
-        folder.mkdir()
+        folder = Path(mkdtemp(prefix="node-", dir=place))
         always = (
             "--appendonly",
             "yes",
