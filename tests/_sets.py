@@ -21,6 +21,7 @@ SERVICES = re.compile(r"\b(postgres|postgresql|mariadb|mysql|redis)\b")
 """Services as the ids of test cases name them: ``test_it[redis-async]`` needs one."""
 
 SERVICE = (
+    "cli/test_clusters.py",
     "cli/test_doctor.py::test_a_url_without_a_limit_is_named",
     "cli/test_store.py::test_redis_needs_no_tables",
     "independent/",
@@ -42,6 +43,7 @@ HEAVY = (
     "cli/test_upgrade_races.py",
     "compaction/test_properties.py",
     "durability/",
+    "failover/",
     "forks/",
     "history/test_bombs.py",
     "kept/test_any_size.py",

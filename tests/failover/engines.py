@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from tempfile import mkdtemp
 from time import monotonic
 from types import TracebackType
 from typing import Any, Self
@@ -130,7 +131,8 @@ class Postgres(Engine):
             "-d", f"postgresql://postgres@127.0.0.1:{self.primary.port}/?application_name=standby",
         )  # fmt: skip
         # A node that is promoted has no standby yet, so it must not wait for one.
-        (two.folder / "postgresql.auto.conf").open("a").write("synchronous_standby_names = ''\n")
+        with (two.folder / "postgresql.auto.conf").open("a") as settings:
+            settings.write("synchronous_standby_names = ''\n")
         two.start()
         until(self._is_streaming, "the standby follows")
         self.asked(self.primary, "ALTER SYSTEM SET synchronous_standby_names = '*'")
@@ -214,8 +216,7 @@ class _Redis(Engine):
         import os
 
         path = program(os.environ.get("GOAITOOLS_REDIS_SERVER") or "redis-server")
-        folder = place / f"node-{free_port()}"
-        folder.mkdir()
+        folder = Path(mkdtemp(prefix="node-", dir=place))
         always = (
             "--appendonly",
             "yes",

@@ -113,7 +113,7 @@ def work(load: Load, worker: int) -> None:
 
     with opened(load.url, load.waits) as store:
         chat = Chat(Model(note), tools=[pay])
-        number = 0
+        number = load.seed * 100_000  # so that two loads on one store have different ids
         while folder.exists() and not (folder / "end").exists():
             number_of_key = random.randrange(load.keys)
             if not load.is_shared:

@@ -714,7 +714,8 @@ def every_store(path: str, engine: Engine, client: Redis) -> tuple[Store, ...]:
         MemoryStore(),
         SQLiteStore(path),
         SQLAlchemyStore(engine, table="chats", schema=None),
-        RedisStore(client, ttl=3600.0, prefix="chats"),
+        RedisStore(client, ttl=3600.0, prefix="chats", wait_replicas=1, wait_seconds=0.5),
+        RedisStore.open("redis+cluster://one:6379,two:6379", timeout=5.0, wait_replicas=1),
         CallableStore(lambda key: None, lambda key, blob, expected: None),
     )
 

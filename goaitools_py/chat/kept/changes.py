@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 from ...base.values import replace
 from ...history.branch import fork_state, rewind_state, undo_cut
+from ...open_turn.turn_ids import UNANSWERED
 from ...state.apart import whole
 from ...state.blob_header import may_take_long
 from ...state.state import dump_state, load_state, new_state
@@ -22,7 +23,7 @@ from ...types.errors import CompactionError, StateConflictError, StateError, Tur
 from ...types.events import Appended, Compacted
 from ...types.result import CompactionReport
 from .parts import made_whole
-from .row import Row
+from .row import DuplicateError, Row
 from .row_calls import RowSettings
 
 __all__ = [
@@ -84,10 +85,27 @@ def commit_flow(settings: RowSettings, state: bytes, base: bytes, *, listening: 
     yield from row.load()
     # The save that failed may be done after all. Then `mine` is this state, and it is not saved twice.
     row.grew_from(base, state)
-    stored = yield from row.commit(state)
+    made = _finished_ids(settings, state) - _finished_ids(settings, base)
+
+    def is_there(blob: bytes) -> bool:
+        return bool(made) and made <= _finished_ids(settings, blob)
+
+    try:
+        # Another worker may have got the same turn, with the same `turn_id`, and have finished it.
+        stored = row.stored if is_there(row.stored) else (yield from row.commit(state, is_there=is_there))
+    except DuplicateError:
+        stored = row.stored
     if listening:
         yield from row.tell()
     return whole(stored)
+
+
+def _finished_ids(settings: RowSettings, blob: bytes) -> frozenset[str]:
+    """The digests of the turn ids that have a reply in a state."""
+    if not blob:
+        return frozenset()
+    ring = load_state(blob, codec=settings.codec, binding=settings.binding).meta.ring
+    return frozenset(row.id for row in ring if row.status != UNANSWERED)
 
 
 def rewind_flow(settings: RowSettings, turns: int, *, listening: bool = False) -> Flow[None]:
