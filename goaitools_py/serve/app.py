@@ -45,7 +45,7 @@ from .openapi import document_of
 from .relay import Relay
 from .request_bodies import event_rows, events_by_name, events_of, read_message
 from .requests import ConversationRequest
-from .runs import Run
+from .runs import Run, has_seen_end
 from .serve_limits import MAX_DIGITS, ServeLimits
 from .stateless import Revisions, StatelessApp
 
@@ -441,7 +441,9 @@ class ServeApp(Starlette):
                 goes_on = (
                     front.name in _RECONNECTS and request.method == "GET" and is_own_page(request.headers)
                 )
-                found = await self._request_for(caller).follow("turn" if goes_on else "")
+                found = await self._request_for(caller).follow(
+                    "turn" if goes_on else "", has_lost=_has_lost(request)
+                )
                 if not isinstance(found, Run):
                     return no_content({TURN_STATUS: found})
                 return await streamed(request, found, front, self._limits, seat)
@@ -456,7 +458,7 @@ class ServeApp(Starlette):
             if body.strip() not in (b"", b"{}"):
                 raise AskError("the body must be empty, or an object without members")
         with self._seat(caller) as seat:
-            found = await self._request_for(caller).follow("messages")
+            found = await self._request_for(caller).follow("messages", has_lost=_has_lost(request))
             if not isinstance(found, Run):
                 return no_content({TURN_STATUS: found})
             if _wants_stream(request):  # the turn may run at another worker, and begin here much later
@@ -473,6 +475,12 @@ class ServeApp(Starlette):
             return json_response(messages)
 
         return stored
+
+
+def _has_lost(request: Request) -> bool:
+    """True if the client names an event that is not its stream's last one."""
+    last_id = request.headers.get("last-event-id", "")
+    return bool(last_id) and not has_seen_end(last_id)
 
 
 def _wants_stream(request: Request) -> bool:
