@@ -33,6 +33,7 @@ from .http import (
     answered,
     json_response,
     no_content,
+    probes,
     problem_response,
     read_body,
     route,
@@ -225,6 +226,13 @@ class ServeApp(Starlette):
         """True while this process runs a turn of the conversation under this key."""
         return self._hub.running(key) is not None
 
+    async def is_ready(self) -> bool:
+        """True if turns may begin: the server does not stop, and the store answers. Raises what the store
+        raises."""
+        if self._hub.is_open:
+            await self._store.load("goaitools.ready")
+        return self._hub.is_open
+
     async def seen(self, caller: Caller) -> tuple[ConversationSnapshot | None, TurnStatus]:
         """Give the stored conversation, and the status of its newest turn: "running"; "stopped" by its user;
         "waiting": the turn or a message waits for a client to go on; else "none"."""
@@ -247,6 +255,7 @@ class ServeApp(Starlette):
             route("POST", f"{one}/events", self._events),
             route("POST", "/events", self._events_of_many),
             route("GET", "/openapi.json", self._openapi),
+            *probes(self.is_ready),
         ]
 
     def _routes_of(self, front: FrontEnd) -> list[Route]:

@@ -229,6 +229,11 @@ class Hub:
             # A turn may begin meanwhile, and is then not to be cancelled: so look again from time to time.
             await asyncio.wait(unbegun, timeout=min(left, LEAST_SECONDS / 50))
 
+    @property
+    def is_open(self) -> bool:
+        """False once the server stops: no turn may begin."""
+        return not self._is_closing
+
     def open(self) -> None:
         """Take turns again, such as after a restart in the same process."""
         self._is_closing = False

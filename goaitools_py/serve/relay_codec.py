@@ -186,7 +186,7 @@ ANNOUNCE_SECONDS: Final = 2.0
 """How long a turn waits for the relay to take its announcement, and its end."""
 
 _AGAIN: Final = 1.0
-"""Seconds until the next try after a relay has failed. A relay with a shorter `keep_every` is asked sooner."""
+"""Seconds until the next try after a relay has failed; `keep_every` of the relay, if that is shorter."""
 
 _log = logging.getLogger("goaitools_py")
 
