@@ -53,7 +53,6 @@ NOT_DECLARED = {
 
 NOT_IMPORTED = {
     "asyncmy": "a driver that SQLAlchemy imports",
-    "gunicorn": "a program",
     "mypy": "a program",
     "prometheus-client": "a block of docs/telemetry.md imports it",
     "pytest-xdist": "a plugin of pytest",

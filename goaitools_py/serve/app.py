@@ -39,6 +39,7 @@ from .http import (
     json_response,
     no_content,
     private,
+    probes,
     problem_response,
     read_body,
     route,
@@ -51,7 +52,7 @@ from .openapi import document_of
 from .relay import Relay
 from .request_bodies import event_rows, events_by_name, events_of, read_message, read_title
 from .requests import ConversationRequest
-from .runs import Run
+from .runs import Run, has_seen_end
 from .serve_limits import MAX_DIGITS, ServeLimits
 from .stateless import Revisions, StatelessApp
 
@@ -252,6 +253,13 @@ class ServeApp(Starlette):
         """True while this process runs a turn of the conversation under this key."""
         return self._hub.running(key) is not None
 
+    async def is_ready(self) -> bool:
+        """True if turns may begin: the server does not stop, and the store answers. Raises what the store
+        raises."""
+        if self._hub.is_open:
+            await self._store.load("goaitools.ready")
+        return self._hub.is_open
+
     async def seen(self, caller: Caller) -> tuple[ConversationSnapshot | None, TurnStatus]:
         """Give the stored conversation, and the status of its newest turn: "running"; "stopped" by its user;
         "waiting": the turn or a message waits for a client to go on; else "none"."""
@@ -275,6 +283,7 @@ class ServeApp(Starlette):
             route("POST", f"{one}/events", self._events),
             route("POST", "/events", self._events_of_many),
             route("GET", "/openapi.json", self._openapi),
+            *probes(self.is_ready),
         ]
 
     def _routes_of(self, front: FrontEnd) -> list[Route]:
@@ -484,7 +493,9 @@ class ServeApp(Starlette):
                 goes_on = (
                     front.name in _RECONNECTS and request.method == "GET" and is_own_page(request.headers)
                 )
-                found = await self._request_for(caller).follow("turn" if goes_on else "")
+                found = await self._request_for(caller).follow(
+                    "turn" if goes_on else "", has_lost=_has_lost(request)
+                )
                 if not isinstance(found, Run):
                     return no_content({TURN_STATUS: found})
                 return await streamed(request, found, front, self._limits, seat)
@@ -499,7 +510,7 @@ class ServeApp(Starlette):
             if body.strip() not in (b"", b"{}"):
                 raise AskError("the body must be empty, or an object without members")
         with self._seat(caller) as seat:
-            found = await self._request_for(caller).follow("messages")
+            found = await self._request_for(caller).follow("messages", has_lost=_has_lost(request))
             if not isinstance(found, Run):
                 return no_content({TURN_STATUS: found})
             if _wants_stream(request):  # the turn may run at another worker, and begin here much later
@@ -531,6 +542,12 @@ def _compacted_behind(
     in_turns = {**caller.options, "compactor": OnlyInNeed(compactor)}
     behind = partial(conversation.compact, compactor, if_due=True, **beside)
     return replace(caller, options=in_turns), behind
+
+
+def _has_lost(request: Request) -> bool:
+    """True if the client names an event that is not its stream's last one."""
+    last_id = request.headers.get("last-event-id", "")
+    return bool(last_id) and not has_seen_end(last_id)
 
 
 def _wants_stream(request: Request) -> bool:

@@ -22,7 +22,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .http import problem_response
+from .http import ALIVE, READY, problem_response
 
 __all__ = [
     "COOKIE",
@@ -86,8 +86,13 @@ class AllowedHosts:
         self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 421 for a foreign host, 403 for a foreign origin, or pass the request on."""
-        status = self._refusal(Headers(scope=scope)) if scope["type"] == "http" else None
+        """Answer 421 for a foreign host, 403 for a foreign origin, or pass the request on.
+
+        Probes pass: they come to the address of a machine.
+        """
+        path = scope.get("path", "").removeprefix(scope.get("root_path", ""))
+        is_checked = scope["type"] == "http" and path not in (ALIVE, READY)
+        status = self._refusal(Headers(scope=scope)) if is_checked else None
         app = self._app if status is None else problem_response(HTTPException(status))
         await app(scope, receive, send)
 
@@ -114,7 +119,7 @@ _SAFE: Final = frozenset({"GET", "HEAD"})
 SCRIPTS: Final = ("markdown.js", "values.js", "cards.js", "inspector.js", "page.js")
 """The page's scripts, in the order in which the page loads them."""
 
-_OPEN: Final = frozenset({"/", "/login", *(f"/{name}" for name in SCRIPTS)})
+_OPEN: Final = frozenset({"/", "/login", ALIVE, READY, *(f"/{name}" for name in SCRIPTS)})
 """Paths that need no token: the page itself, which has no content of a conversation, and the login."""
 
 _OWN_SITE: Final = frozenset({"same-origin", "none"})

@@ -28,6 +28,8 @@ from .runs import Run
 from .serve_limits import MAX_DIGITS, ServeLimits
 
 __all__ = [
+    "ALIVE",
+    "READY",
     "TURN_STATUS",
     "Handler",
     "answered",
@@ -35,6 +37,7 @@ __all__ = [
     "json_response",
     "no_content",
     "private",
+    "probes",
     "problem_response",
     "read_body",
     "route",
@@ -72,6 +75,40 @@ _CROWD: Final = "Too many of your pages wait for replies. Try again in a moment.
 def route(method: str, path: str, handler: Handler) -> Route:
     """Make a route that answers errors with problem documents."""
     return Route(path, guarded(handler), methods=[method])
+
+
+ALIVE, READY = "/healthz", "/readyz"
+"""The paths of the probes. They need no login and no known host, and tell nothing of a conversation."""
+
+_READY_WITHIN: Final = 2.0
+"""Seconds that the store has for its answer to a probe."""
+
+
+def probes(ask: Callable[[], Awaitable[bool]]) -> list[Route]:
+    """Make the routes that tell whether the process is alive, and whether it can take turns.
+
+    `ask`: True if it can. It may raise.
+    """
+
+    async def alive(_: Request) -> Response:
+        return _probed("alive", 200)
+
+    async def ready(_: Request) -> Response:
+        try:
+            async with asyncio.timeout(_READY_WITHIN):
+                is_ready = await ask()
+        except Exception as error:
+            _log.warning("the server is not ready: the store failed with %s", type(error).__name__)
+            is_ready = False
+        return _probed("ready", 200) if is_ready else _probed("not ready", 503)
+
+    return [Route(ALIVE, alive, methods=["GET"]), Route(READY, ready, methods=["GET"])]
+
+
+def _probed(status: str, code: int) -> Response:
+    response = json_response({"status": status}, code)
+    response.headers["cache-control"] = "no-store"
+    return response
 
 
 def json_response(value: Any, status: int = 200) -> Response:

@@ -86,10 +86,12 @@ class Hub:
 
     async def find_anywhere(self, key: str) -> Run | None:
         """The newest run of a conversation in any process. A run of another process is followed there."""
-        run = self.running(key)
-        if run is None and self._remote is not None:
-            run = await self._remote.find(key)
+        run = self.running(key) or await self.find_elsewhere(key)
         return run or self.find(key)
+
+    async def find_elsewhere(self, key: str) -> Run | None:
+        """The newest run of a conversation if another process drives it, or has driven it to a good end."""
+        return None if self._remote is None else await self._remote.find(key)
 
     async def is_running_anywhere(self, key: str) -> bool:
         """True while this process knows of a run of a conversation, in any process, that is not over."""
@@ -250,6 +252,11 @@ class Hub:
                 return
             # A turn may begin meanwhile, and is then not to be cancelled: so look again from time to time.
             await asyncio.wait(unbegun, timeout=min(left, LEAST_SECONDS / 50))
+
+    @property
+    def is_open(self) -> bool:
+        """False once the server stops: no turn may begin."""
+        return not self._is_closing
 
     def open(self) -> None:
         """Take turns again, such as after a restart in the same process."""

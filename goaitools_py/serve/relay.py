@@ -4,17 +4,19 @@ Owns: the protocol `Relay`, its values, a relay inside one process, and one thro
 know: HTTP, a turn, or the content of the notes.
 
 The worker that runs a turn opens the run under the conversation's key, puts its notes, and ends it. Another
-worker finds it there, follows it, or asks for its end. A relay that fails costs the other workers their view.
-It never costs a turn. The keys in Redis:
+worker finds it there, follows it, or asks for its end. A relay that fails costs the other workers their view
+until it works again, and never costs a turn. The keys in Redis:
 
 ========================  ==========  ====================================================================
 key                       type        holds
 ========================  ==========  ====================================================================
 ``PREFIX:run:KEY``        string      the newest run of a conversation; it goes when its worker is silent
-``PREFIX:news:RUN``       stream      the notes of a run; the last entry says that it is over
+``PREFIX:news:RUN.N``     stream      the notes of a run; the last entry says that it is over
 ``PREFIX:stops:WORKER``   stream      the ids of runs that a worker is to stop
 ========================  ==========  ====================================================================
 
+Redis may lose notes: it begins again without them, or another machine takes over. Then the worker puts all
+notes into a new stream, and N is one more. Each note has its place in the run: readers skip those they know.
 Each command touches one key, so a cluster works, too. Needs Redis 6.2 or newer, and the extra ``[redis]``.
 """
 
@@ -53,6 +55,7 @@ class Opened(Value, frozen=True, kw_only=True):
         said: A digest of the user's message.
         answered: The ids of the calls that the request answered.
         outcome: "" while it runs; "good"; "bad" for a turn that failed or was stopped.
+        again: How often its worker has put the notes anew.
     """
 
     id: str
@@ -61,21 +64,29 @@ class Opened(Value, frozen=True, kw_only=True):
     said: str = ""
     answered: tuple[str, ...] = ()
     outcome: str = ""
+    again: int = 0
 
 
 class Relay(Protocol):
-    """Carries runs between workers. Each method may raise; the server then does without."""
+    """Carries runs between workers. Each method may raise; the server then does without.
+
+    After an error of `put`, `keep` or `end` the server opens the run again, with `again` one higher, and puts
+    all its notes.
+    """
 
     async def open(self, key: str, run: Opened) -> None:
-        """Announce a run. It replaces the run that was announced under `key` before."""
+        """Announce a run that has no notes yet. It replaces what was announced under `key` before."""
         ...
 
     async def put(self, run: Opened, note: bytes) -> None:
-        """Add a note to a run."""
+        """Add a note to a run. Raises `RelayLostError` if the notes before it are gone."""
         ...
 
     async def keep(self, key: str, run: Opened) -> None:
-        """Say that the run's worker is alive. The server calls it every `keep_every` seconds."""
+        """Say that the run's worker is alive. The server calls it every `keep_every` seconds.
+
+        Raises `RelayLostError` if the notes are gone.
+        """
         ...
 
     async def end(self, key: str, run: Opened, outcome: str) -> None:
@@ -87,7 +98,8 @@ class Relay(Protocol):
         ...
 
     def follow(self, key: str, run: Opened) -> AsyncIterator[Sequence[bytes]]:
-        """Replay the notes of a run from the first one, and follow it to its end.
+        """Replay the notes of a run from the first one, and follow it to its end. If the run is opened again,
+        its notes come once more.
 
         Raises `RelayLostError` if that end will not come.
         """
@@ -162,10 +174,13 @@ class MemoryRelay:
     async def follow(self, key: str, run: Opened) -> AsyncIterator[Sequence[bytes]]:
         """As `Relay.follow`."""
         at = 0
+        known: _RelayedRun | None = None
         while True:
             news, kept = self._news, self._by_id.get(run.id)
             if kept is None:
                 raise RelayLostError("the run is not kept any more")
+            if kept is not known:
+                known, at = kept, 0
             is_over, new = bool(kept.run.outcome), kept.notes[at:]
             at += len(new)
             if new:
@@ -214,6 +229,18 @@ if not found or found == ARGV[1] then
 end
 """
 """Write an announcement in the place of its older form, unless another run has taken the key."""
+
+_BEHIND: Final = """
+local last = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
+if (last and last[1] or '') ~= ARGV[1] then
+  return false
+end
+local id = redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[2], '*', ARGV[3], ARGV[4])
+redis.call('PEXPIRE', KEYS[1], ARGV[5])
+return id
+"""
+"""Add an entry behind the one that the worker has added last. Nothing is added if another one is the last:
+Redis has lost entries, or the command was sent twice."""
 
 _OVER: Final = b"over"
 _NOTE: Final = b"note"
@@ -267,6 +294,8 @@ class RedisRelay:
         self._keep_ms = max(1, round(keep_seconds * 1000))
         self._alive_ms = max(1, round(alive_seconds * 1000))
         self._entries = entries
+        self._last: dict[str, bytes] = {}
+        """The newest entry of each run that this worker drives."""
 
     @property
     def keep_every(self) -> float:
@@ -274,50 +303,66 @@ class RedisRelay:
         return self._alive_ms / 3_000
 
     async def open(self, key: str, run: Opened) -> None:
-        """Announce a run; see `Relay.open`."""
-        await self._send("SET", self._run(key), _written(run), "PX", self._alive_ms)
+        """Announce a run; see `Relay.open`. A run that is opened again leaves a newer run its place."""
+        self._last[run.id] = b""
+        found = await self._send("GET", self._run(key)) if run.again else None
+        if found is not None and _read_opened(found).id == run.id:
+            await self._send("EVAL", _MINE, 1, self._run(key), found, _written(run), self._alive_ms)
+        elif found is None:
+            await self._send("SET", self._run(key), _written(run), "PX", self._alive_ms)
 
     async def put(self, run: Opened, note: bytes) -> None:
-        """Add a note to the stream of a run."""
-        await self._add(self._news(run.id), _NOTE, note, self._keep_ms + self._alive_ms)
+        """Add a note to the stream of a run; see `Relay.put`."""
+        await self._add_behind(run, _NOTE, note, self._keep_ms + self._alive_ms)
 
     async def keep(self, key: str, run: Opened) -> None:
-        """Renew the announcement and the stream, unless another run has taken the key."""
+        """Renew the announcement and the stream, unless another run has taken the key; see `Relay.keep`."""
         await self._announce(key, run, run, self._alive_ms)
-        await self._send("PEXPIRE", self._news(run.id), self._keep_ms + self._alive_ms)
+        is_there = await self._send("PEXPIRE", self._news(run), self._keep_ms + self._alive_ms)
+        if not is_there and self._last.get(run.id):
+            raise RelayLostError("Redis has lost the notes of a run")
 
     async def end(self, key: str, run: Opened, outcome: str) -> None:
         """End the stream, then say so in the announcement."""
-        await self._add(self._news(run.id), _OVER, b"", self._keep_ms)
+        await self._add_behind(run, _OVER, b"", self._keep_ms)
         await self._announce(key, run, ended(run, outcome), self._keep_ms)
+        self._last.pop(run.id, None)
 
     async def find(self, key: str) -> Opened | None:
         """Find the newest run under `key`, if its worker is alive, or the run is over and still kept."""
         found = await self._send("GET", self._run(key))
-        return None if found is None else msgspec.msgpack.decode(found, type=Opened)
+        return None if found is None else _read_opened(found)
 
     async def follow(self, key: str, run: Opened) -> AsyncIterator[Sequence[bytes]]:
         """Replay a run and follow it; see `Relay.follow`."""
         last: Any = b"0"
-        is_doubtful = False
+        is_doubtful, looks = False, 0
         while True:
-            entries = await self._read(self._news(run.id), last)
+            entries = await self._read(self._news(run), last)
             notes = [fields[_NOTE] for _, fields in entries if _NOTE in fields]
             if notes:
                 yield notes
             if entries:
-                last, is_doubtful = entries[-1][0], False
+                last, is_doubtful, looks = entries[-1][0], False, 0
                 if _OVER in entries[-1][1]:
                     return
-            elif is_doubtful:
+                continue
+            if is_doubtful:
                 raise RelayLostError("the worker of the run is gone")
+            found = await self.find(key)
+            if found is not None and found.id == run.id and found.again != run.again:
+                run, last = found, b"0"
+            elif found is None:  # Redis may have lost it: its worker then opens it again when it calls `keep`
+                looks += 1
+                is_doubtful = looks * _BLOCK_MS > self._alive_ms / 2
             else:  # the end may come between two looks
-                found = await self.find(key)
-                is_doubtful = found is None or found.id != run.id or bool(found.outcome)
+                is_doubtful = found.id != run.id or bool(found.outcome)
 
     async def stop(self, run: Opened) -> None:
         """Ask the run's worker to stop it."""
-        await self._add(self._stops(run.worker), _NOTE, run.id.encode(), 60_000)
+        stream = self._stops(run.worker)
+        await self._send("XADD", stream, "MAXLEN", "~", self._entries, "*", _NOTE, run.id.encode())
+        await self._send("PEXPIRE", stream, 60_000)
 
     async def stops(self, worker: str) -> AsyncIterator[str]:
         """Give the runs that another worker asks to stop; see `Relay.stops`."""
@@ -332,8 +377,8 @@ class RedisRelay:
     def _run(self, key: str) -> str:
         return f"{self._prefix}:run:{key}"
 
-    def _news(self, id: str) -> str:
-        return f"{self._prefix}:news:{id}"
+    def _news(self, run: Opened) -> str:
+        return f"{self._prefix}:news:{run.id}.{run.again}"
 
     def _stops(self, worker: str) -> str:
         return f"{self._prefix}:stops:{worker}"
@@ -341,11 +386,15 @@ class RedisRelay:
     async def _announce(self, key: str, old: Opened, new: Opened, milliseconds: int) -> None:
         await self._send("EVAL", _MINE, 1, self._run(key), _written(old), _written(new), milliseconds)
 
-    async def _add(self, stream: str, name: bytes, value: bytes, milliseconds: int) -> None:
-        pipeline = self._client.pipeline(transaction=False)
-        pipeline.execute_command("XADD", stream, "MAXLEN", "~", self._entries, "*", name, value, **_BYTES)
-        pipeline.execute_command("PEXPIRE", stream, milliseconds)
-        await pipeline.execute()
+    async def _add_behind(self, run: Opened, name: bytes, value: bytes, milliseconds: int) -> None:
+        last = self._last.pop(run.id, None)  # after an error it is not known
+        if last is None:
+            raise RelayLostError("the run is not open")
+        news = self._news(run)
+        id = await self._send("EVAL", _BEHIND, 1, news, last, self._entries, name, value, milliseconds)
+        if id is None:
+            raise RelayLostError("Redis has lost the notes of a run")
+        self._last[run.id] = id
 
     async def _read(self, stream: str, last: Any) -> list[tuple[bytes, dict[bytes, bytes]]]:
         """Give the next entries of a stream, oldest first; empty after a second without one."""
@@ -360,3 +409,7 @@ class RedisRelay:
 
 def _written(run: Opened) -> bytes:
     return msgspec.msgpack.encode(run)
+
+
+def _read_opened(data: bytes) -> Opened:
+    return msgspec.msgpack.decode(data, type=Opened)

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ..base.values import Value
+from ..base.values import Value, replace
 from ..frontends import (
     Called,
     Piece,
@@ -54,7 +54,17 @@ from ..types.usage import Bill
 from .relay import Opened, Relay, RelayLostError
 from .runs import Run
 
-__all__ = ["Ended", "Found", "Note", "RunAnnouncer", "read_notes", "rebuild_run", "write_notes"]
+__all__ = [
+    "ANNOUNCE_SECONDS",
+    "Ended",
+    "Found",
+    "LostNotesError",
+    "Note",
+    "RunAnnouncer",
+    "read_notes",
+    "rebuild_run",
+    "write_notes",
+]
 
 
 class Found(Value, frozen=True):
@@ -179,13 +189,17 @@ def _result_in(told: dict[str, Any]) -> ChatResult[Any]:
 ANNOUNCE_SECONDS: Final = 2.0
 """How long a turn waits for the relay to take its announcement, and its end."""
 
+_AGAIN: Final = 1.0
+"""Seconds until the next try after a relay has failed; `keep_every` of the relay, if that is shorter."""
+
 _log = logging.getLogger("goaitools_py")
 
 
 class RunAnnouncer:
     """Tells a relay of a run, to its end.
 
-    A relay that fails is logged and left alone: the turn and its listeners here go on.
+    A relay that fails is logged, and asked again: the run is opened once more, and all its notes are put. The
+    turn and its listeners here do not wait for that.
     """
 
     def __init__(self, run: Run, worker: str, relay: Relay) -> None:
@@ -193,12 +207,14 @@ class RunAnnouncer:
         self._worker = worker
         self._relay = relay
         self._opened: Opened | None = None
+        self._is_open = False
         self._is_told = asyncio.Event()
+        self._kept = 0.0
 
     async def announce(self) -> None:
         """Let other workers find the run. No worker has heard of it before."""
         run = self._run
-        opened = Opened(
+        self._opened = Opened(
             id=run.id,
             worker=self._worker,
             turn_id=run.turn_id,
@@ -207,11 +223,9 @@ class RunAnnouncer:
         )
         try:
             async with asyncio.timeout(ANNOUNCE_SECONDS):
-                await self._relay.open(run.key, opened)
+                await self._open(self._opened)
         except Exception as error:
             _warn(error)
-        else:
-            self._opened = opened
 
     async def tell_all(self) -> None:
         """Put the run's events as they come, and its end. A run that was not announced sends nothing."""
@@ -219,13 +233,28 @@ class RunAnnouncer:
         await run.begun()
         if self._opened is None:
             return
-        try:
-            await self._put_all(self._opened)
-            await self._relay.end(run.key, self._opened, "good" if run.is_good else "bad")
-        except Exception as error:
-            _warn(error)
-        finally:
-            self._is_told.set()
+        now = asyncio.get_running_loop().time
+        ended_at = None
+        while True:
+            try:
+                if not self._is_open:
+                    self._opened = replace(self._opened, again=self._opened.again + 1)
+                    await self._open(self._opened)
+                    self._is_told.clear()
+                await self._put_all(self._opened)
+                await self._relay.end(run.key, self._opened, "good" if run.is_good else "bad")
+                break
+            except Exception as error:
+                if self._is_open:
+                    _warn(error)
+                self._is_open = False
+                self._is_told.set()  # the turn does not wait for the relay
+            if run.is_ending:
+                ended_at = ended_at or now()
+                if now() - ended_at > 3 * self._relay.keep_every:
+                    break
+            await asyncio.sleep(_pause(self._relay))
+        self._is_told.set()
 
     async def last_words(self) -> None:
         """Wait until the relay knows how the run ended. Then another worker that the client asks next does
@@ -235,6 +264,10 @@ class RunAnnouncer:
             with suppress(TimeoutError):
                 async with asyncio.timeout(ANNOUNCE_SECONDS):
                     await self._is_told.wait()
+
+    async def _open(self, opened: Opened) -> None:
+        await self._relay.open(self._run.key, opened)
+        self._is_open, self._kept = True, asyncio.get_running_loop().time()
 
     async def _put_all(self, opened: Opened) -> None:
         run = self._run
@@ -253,35 +286,62 @@ class RunAnnouncer:
                 notes = []
             if is_over:
                 return
-            if sent < len(run.events) or run.is_ending:
+            left = self._kept + self._relay.keep_every - asyncio.get_running_loop().time()
+            if left > 0 and (sent < len(run.events) or run.is_ending or await run.news_within(left)):
                 continue
-            if not await run.news_within(self._relay.keep_every):
-                await self._relay.keep(run.key, opened)
+            await self._relay.keep(run.key, opened)
+            self._kept = asyncio.get_running_loop().time()
+
+
+def _pause(relay: Relay) -> float:
+    return min(_AGAIN, relay.keep_every)
 
 
 def _warn(error: Exception) -> None:
     _log.warning("a relay failed with %s: other workers do not see a turn", type(error).__name__)
 
 
+class LostNotesError(RelayLostError):
+    """The relay has dropped the beginning of a run, which is longer than the relay keeps."""
+
+
 async def rebuild_run(run: Run, opened: Opened, relay: Relay) -> None:
-    """Build a run from the notes of a relay. A run that cannot be followed to its end ends as lost."""
-    at = 0
-    try:
-        async for entries in relay.follow(run.key, opened):
-            for entry in entries:
-                begin, notes = read_notes(entry)
-                if begin != at:
-                    raise RelayLostError("the relay has dropped the beginning of the run")
-                at += len(notes)
-                for note in notes:
-                    _tell(run, note)
-        if not run.is_over:
-            raise RelayLostError("the run has no end")
-    except Exception as error:
-        if not isinstance(error, RelayLostError):
-            _log.warning("a relay failed with %s; a turn cannot be followed", type(error).__name__)
-        if not run.is_over:
+    """Build a run from the notes of a relay.
+
+    A relay that fails is asked again, for as long as a worker may be silent. A run that cannot be followed to
+    its end ends as lost.
+    """
+    now = asyncio.get_running_loop().time
+    at, failed_at = 0, None
+    while not run.is_over:
+        try:
+            async for entries in relay.follow(run.key, opened):
+                failed_at = None
+                for entry in entries:
+                    begin, notes = read_notes(entry)
+                    if begin > at:
+                        raise LostNotesError("the relay has dropped the beginning of the run")
+                    for note in notes[at - begin :]:  # notes that were put again are known
+                        _tell(run, note)
+                    at = max(at, begin + len(notes))
+            if not run.is_over:
+                raise RelayLostError("the run has no end")
+        except GoAIToolsError as error:
+            if not isinstance(error, RelayLostError):
+                _warn_of_view(error)
             run.lose(error)
+        except Exception as error:
+            if failed_at is None:
+                _warn_of_view(error)
+                failed_at = now()
+            elif now() - failed_at > 3 * relay.keep_every:
+                run.lose(error)
+                return
+            await asyncio.sleep(_pause(relay))
+
+
+def _warn_of_view(error: Exception) -> None:
+    _log.warning("a relay failed with %s; a turn cannot be followed", type(error).__name__)
 
 
 def _tell(run: Run, note: Note) -> None:

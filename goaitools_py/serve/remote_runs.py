@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from .relay import Opened, Relay, RelayLostError
-from .relay_codec import RunAnnouncer, rebuild_run
+from .relay_codec import ANNOUNCE_SECONDS, LostNotesError, RunAnnouncer, rebuild_run
 from .runs import Run
 from .serve_limits import ServeLimits
 
@@ -77,14 +77,17 @@ class RemoteRuns:
 
     async def find_message(self, key: str, turn_id: str, *, looks: int = ANNOUNCED_LOOKS) -> Run | None:
         """The run of this message in another process, which may be about to announce it."""
-        for _ in range(looks):
+        now = asyncio.get_running_loop().time
+        ends = now() + (looks - 1) * ANNOUNCED_PAUSE  # a relay that is away takes longer for each look
+        while True:
             opened = await self._opened(key)
             if opened is not None and opened.turn_id == turn_id and opened.outcome != "bad":
                 return self._shadow(key, opened)
             if opened is not None and not opened.outcome:
                 return None
+            if now() >= ends:
+                return None
             await asyncio.sleep(ANNOUNCED_PAUSE)
-        return None
 
     async def is_running(self, key: str) -> bool:
         """True while another process runs a turn of a conversation."""
@@ -122,7 +125,8 @@ class RemoteRuns:
     async def _opened(self, key: str) -> Opened | None:
         """The newest run of another process."""
         try:
-            opened = await self._relay.find(key)
+            async with asyncio.timeout(ANNOUNCE_SECONDS):
+                opened = await self._relay.find(key)
         except Exception as error:
             _log.warning("a relay failed with %s: turns of other workers are not seen", type(error).__name__)
             return None
@@ -139,7 +143,9 @@ class RemoteRuns:
 
     def _forget_later(self, id: str) -> None:
         shadow = self._shadows[id]
-        seconds = 0 if shadow.is_lost else self._limits.keep_seconds
+        # A run whose notes are gone stays, so that its pages wait for the store's answer.
+        may_come = shadow.is_lost and not isinstance(shadow.error, LostNotesError)
+        seconds = 0 if may_come else self._limits.keep_seconds
         asyncio.get_running_loop().call_later(seconds, self._shadows.pop, id, None)
 
     async def _listen(self) -> None:

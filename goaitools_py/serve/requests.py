@@ -236,13 +236,8 @@ class ConversationRequest:
         if isinstance(found, Run):
             return found
         snapshot = await self._conversation.snapshot()
-        if snapshot is not None and left_by(snapshot) == "stopped":
-            run = self._hub.shown(self._key, self._caller.owner)
-            tell_stopped(run, snapshot)
-            run.end()
-            return run
-        if snapshot is not None and snapshot.history.turns:
-            return self._stored(snapshot, snapshot.history.turns[-1])
+        if snapshot is not None and (snapshot.history.turns or left_by(snapshot) == "stopped"):
+            return self._newest(snapshot)
         run = self._hub.shown(self._key, self._caller.owner)
         run.tell(TurnCompleted(result=ChatResult(text="", state=b"", status="complete")))
         run.end()
@@ -256,12 +251,15 @@ class ConversationRequest:
 
     # --------------------------------------------------------------------------------------- follow
 
-    async def follow(self, goes_on: Literal["", "turn", "messages"] = "") -> Run | TurnStatus:
+    async def follow(
+        self, goes_on: Literal["", "turn", "messages"] = "", *, has_lost: bool = False
+    ) -> Run | TurnStatus:
         """Find the run, or tell how the newest turn stands. A run that has just ended is found, too: the
         client may have read the history before its end.
 
         `goes_on`: begins a run if there is no run. "turn" goes on with an unfinished turn that no process
         runs; "messages" also answers messages that wait without a turn. "" only looks.
+        `has_lost`: the client's stream broke off, so it gets a turn that is over from the store.
         """
         run = await self._hub.find_anywhere(self._key)
         if run is not None and not run.is_over:
@@ -279,7 +277,22 @@ class ConversationRequest:
         if left == "messages" and goes_on == "messages":
             turn = self._conversation.start(**self._options(Ask()))
             return self._start(lambda run: self._driver.drive(run, turn))
-        return run if run is not None and run.is_good else _STATUS[left]
+        if run is not None and run.is_good:
+            return run
+        if has_lost and snapshot is not None and snapshot.history.turns:
+            is_over = left == "stopped" or (not left and snapshot.info.state.status != "failed")
+            if is_over:
+                return self._newest(snapshot)
+        return _STATUS[left]
+
+    def _newest(self, snapshot: ConversationSnapshot) -> Run:
+        """Tell the newest turn from the store, which has turns or was stopped before the first one."""
+        if left_by(snapshot) != "stopped":
+            return self._stored(snapshot, snapshot.history.turns[-1])
+        run = self._hub.shown(self._key, self._caller.owner)
+        tell_stopped(run, snapshot)
+        run.end()
+        return run
 
     async def seen(self) -> tuple[ConversationSnapshot | None, TurnStatus]:
         """Read the stored conversation, and tell the status of the newest turn."""

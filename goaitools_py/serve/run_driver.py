@@ -42,6 +42,9 @@ __all__ = ["LOOK_AGAIN", "RunDriver"]
 LOOK_AGAIN: Final = 0.1
 """Seconds until the next look whether another process still runs a turn."""
 
+RELAY_LOOKS: Final = 10
+"""After so many of these looks the relay is asked for the turn."""
+
 
 class RunDriver:
     """The runs of one conversation.
@@ -168,7 +171,12 @@ class RunDriver:
         off then, and its listeners may come back.
         """
         while True:
+            looks = 0
             while await self._conversation.is_running():
+                looks += 1
+                if not looks % RELAY_LOOKS and (other := await self._hub.find_elsewhere(run.key)) is not None:
+                    await run.copy(other)  # the relay had lost it, and has it again
+                    return
                 await asyncio.sleep(LOOK_AGAIN)
             snapshot = await self._conversation.snapshot()
             left = left_by(snapshot)

@@ -42,13 +42,22 @@ from .serve_limits import MAX_DIGITS
 if TYPE_CHECKING:
     from ..chat.async_turn import AsyncTurn
 
-__all__ = ["Run", "digest_of", "refused_input"]
+__all__ = ["Run", "digest_of", "has_seen_end", "refused_input"]
 
 _TOLD: Final = (
     TextDelta, TurnStarted, ModelRequested, ReasoningDelta, ModelReplied, ToolFinished, ToolPending,
     ToolProgress, Compacted, ContextWarning, TurnCompleted,
 )  # fmt: skip
 """The events that a front end may write. The others hold states, and are not kept."""
+
+
+_END: Final = ".end"
+"""The end of the id of a stream's last event."""
+
+
+def has_seen_end(last_id: str) -> bool:
+    """True if a client has the stream that it names by its last event's id to the end."""
+    return last_id.endswith(_END)
 
 
 def digest_of(said: Sequence[Part]) -> str:
@@ -65,6 +74,8 @@ class _Written:
         self.frames: list[bytes] = []
         self.read = 0
         self.has_ended = False
+        self.end = 0
+        """The number of the last frame, once it is there."""
 
 
 class Run:
@@ -237,6 +248,8 @@ class Run:
             written = self._written[kind] = _Written(front.stream(before=before, goes_on=goes_on))
         for event in self.events[written.read :]:
             written.frames += written.stream.feed(event)
+            if isinstance(event, TurnCompleted):
+                written.end = len(written.frames)
         written.read = len(self.events)
         if self.is_over and not self.is_lost and not written.has_ended:
             written.has_ended = True
@@ -244,6 +257,7 @@ class Run:
                 written.frames += written.stream.stop()
             elif self.error is not None:
                 written.frames += written.stream.fail(self.error)
+            written.end = len(written.frames)
         return written.frames
 
     async def follow(
@@ -257,14 +271,20 @@ class Run:
             last_id: The last id that the listener has seen. The id of another run is ignored.
             keep_alive: Seconds without news until a comment is sent.
         """
-        run, _, number = last_id.rpartition(".")
-        is_ours = run == self.id and number.isdecimal() and len(number) <= MAX_DIGITS
-        at = int(number) if is_ours else 0
+        named, _, number = last_id.removesuffix(_END).rpartition(".")
+        seen = int(number) if number.isdecimal() and len(number) <= MAX_DIGITS else 0
+        at: int | None = None
         while True:
             news = self._news
             frames, is_over = self.frames(front, goes_on=goes_on), self.is_over
-            if at < len(frames):
-                new = [numbered(frame, f"{self.id}.{n}") for n, frame in enumerate(frames[at:], at + 1)]
+            if frames and at is None:  # a run that is a copy has its id by now
+                at = seen if named == self.id else 0
+            if at is not None and at < len(frames):
+                end = self._written[front.name, goes_on].end
+                new = [
+                    numbered(frame, f"{self.id}.{n}{_END if n == end else ''}")
+                    for n, frame in enumerate(frames[at:], at + 1)
+                ]
                 at = len(frames)
                 yield b"".join(new)
             if is_over:

@@ -44,7 +44,7 @@ from ..types.messages import Part, Text, user
 from ..types.options import UNSET
 from ..types.turn_warnings import TurnWarning
 from .guard import host_check
-from .http import Handler, json_response, problem_response, read_body, route
+from .http import Handler, json_response, probes, problem_response, read_body, route
 from .hub import Hub
 from .identity import Caller, KeyFunction, NotTrusted, caller_of, checked_binding
 from .openapi import stateless_document_of
@@ -87,6 +87,7 @@ class StatelessApp(Starlette):
             route("POST", "/events", self._events),
             route("POST", "/messages", self._messages),
             route("GET", "/openapi.json", self._openapi),
+            *probes(self.is_ready),
         ]
         for front in frontends:
             if not isinstance(front, CarryingFrontEnd):
@@ -108,6 +109,10 @@ class StatelessApp(Starlette):
             yield
         finally:
             await self._hub.close()
+
+    async def is_ready(self) -> bool:
+        """True if turns may begin: the server does not stop."""
+        return self._hub.is_open
 
     # --------------------------------------------------------------------------------------- routes
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from goaitools_py import StoreError, StoreUnavailableError
+from goaitools_py import Chat, StoreError, StoreUnavailableError
 from goaitools_py.cli import main
+from goaitools_py.cli.store_urls import opened_store
 from goaitools_py.stores import RowFacts, SQLAlchemyStore, SQLiteStore
 from goaitools_py.stores.layout import LEASE_COLUMNS, PART_COLUMNS, STATE_COLUMNS, Column
 
@@ -287,3 +290,128 @@ def test_a_file_in_place_of_a_url_is_told_its_url(capsys: pytest.CaptureFixture[
     """Other commands take the path of a SQLite file; this one makes tables, and wants the URL."""
     assert main(["store", "init", "chat.db"]) == 2
     assert "a SQLite file is sqlite:///chat.db" in capsys.readouterr().err
+
+
+# --------------------------------------------------------------------------------------- conversations
+
+
+@pytest.fixture(params=[*OLDER, pytest.param("redis", marks=pytest.mark.service)])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, list[str]]]:
+    """The URL of an empty store with all rights, and the options that name its table."""
+    if request.param == "redis":
+        import redis
+
+        prefix = f"goaitools-test-{tmp_path.name}"
+        with redis.Redis.from_url(REDIS) as client:
+            try:
+                yield REDIS, ["--table", prefix]
+            finally:
+                for key in client.scan_iter(match=f"{prefix}*"):
+                    client.delete(key)
+        return
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path / 'states.db'}"
+        assert main(["store", "init", url]) == 0
+        yield url, []
+        return
+    with (postgres_database if request.param == "postgresql" else mariadb_database)() as url:
+        assert main(["store", "init", url]) == 0
+        yield url, []
+
+
+@contextlib.contextmanager
+def opened(place: tuple[str, list[str]]) -> Iterator[Any]:
+    url, table = place
+    with opened_store(url, table[1] if table else None) as store:
+        yield store
+
+
+def keys_of(place: tuple[str, list[str]]) -> list[str]:
+    with opened(place) as store:
+        return [row.key for row in store.list(limit=1000).keys]
+
+
+def test_all_conversations_of_a_customer_are_erased(
+    place: tuple[str, list[str]], capsys: Any, monkeypatch: Any
+) -> None:
+    """With their parts, in pages. Nothing is deleted in a dry run, or without --yes. A conversation with a
+    turn that runs stays, and goes with the next run."""
+    monkeypatch.setattr("goaitools_py.cli.store._PAGE", 2)
+    keys = [f"c7/{number}" for number in range(5)]
+    with opened(place) as store, Chat("sim") as chat:
+        for key in [*keys, "c70/1", "c8/1"]:
+            chat.conversation(store, key, parts="store").send("My name is Ada.")
+    url, table = place
+    command = ["store", "erase", url, "--prefix", "c7/", *table]
+    capsys.readouterr()
+    assert main(command) == 2
+    assert main(["store", "erase", url, "--prefix", "", "--yes", *table]) == 2
+    assert main([*command, "--dry-run"]) == 0
+    assert "5 conversations read, 5 would be erased\n" in capsys.readouterr().out
+    assert len(keys_of(place)) == 7
+    with opened(place) as store, store.lease("c7/3", 30):
+        assert main([*command, "--yes", "--json"]) == 1
+    told = capsys.readouterr()
+    assert json.loads(told.out) == {"read": 5, "erased": 4, "skipped": 1, "dry_run": False}
+    assert "--cursor" in told.err
+    assert main([*command, "--yes"]) == 0
+    assert sorted(keys_of(place)) == ["c70/1", "c8/1"]
+    with opened(place) as store, Chat("sim") as chat:
+        assert chat.conversation(store, "c7/1", parts="store").snapshot() is None
+
+
+def test_old_conversations_are_pruned(place: tuple[str, list[str]], capsys: Any, monkeypatch: Any) -> None:
+    """By the time of the last save. What is in use, or is saved after it was listed, stays."""
+    monkeypatch.setattr("goaitools_py.cli.store._PAGE", 2)
+    with opened(place) as store:
+        for number in range(5):
+            store.save(f"c7/{number}", b"blob", expected=None)
+        store.save("c8/1", b"blob", expected=None)
+    url, table = place
+    command = ["store", "prune", url, "--prefix", "c7/", *table]
+    assert main([*command, "--older-than", "1d", "--yes"]) == 0
+    assert len(keys_of(place)) == 6
+
+    class Later(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> datetime:
+            return datetime.now(tz) + timedelta(days=2)
+
+    monkeypatch.setattr("goaitools_py.cli.store.datetime", Later)
+    real, saved = type(store).delete, []
+
+    def delete(self: Any, key: str, *, expected: int | None = None) -> bool:
+        if key == "c7/2" and not saved:
+            saved.append(self.save(key, b"newer", expected=expected))
+        return bool(real(self, key, expected=expected))
+
+    monkeypatch.setattr(type(store), "delete", delete)
+    with opened(place) as held, held.lease("c7/3", 30):
+        assert main([*command, "--older-than", "1d", "--yes"]) == 1
+    assert sorted(keys_of(place)) == ["c7/2", "c7/3", "c8/1"]
+    capsys.readouterr()
+    assert main([*command, "--older-than", "1d", "--yes"]) == 0
+    assert capsys.readouterr().out == "2 conversations read, 2 pruned\n"
+
+
+def test_a_walk_goes_on_with_its_cursor(place: tuple[str, list[str]], capsys: Any) -> None:
+    """Each conversation is listed once. Ages have a unit."""
+    with opened(place) as store:
+        for number in range(7):
+            store.save(f"c7/{number}", b"blob", expected=None)
+    url, table = place
+    seen: list[str] = []
+    more: list[str] = []
+    for _ in range(20):
+        capsys.readouterr()
+        assert main(["store", "list", url, "--prefix", "c7/", "--limit", "3", "--json", *more, *table]) == 0
+        page = json.loads(capsys.readouterr().out)
+        seen += [row["key"] for row in page["conversations"]]
+        if page["cursor"] is None:
+            break
+        more = ["--cursor", page["cursor"]]
+    assert sorted(seen) == [f"c7/{number}" for number in range(7)]
+    assert main(["store", "list", url, *table]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 7
+    for wrong in ("90", "0d", "1y", "-1d", "9999999999d"):
+        assert main(["store", "prune", url, "--older-than", wrong, "--yes", *table]) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -109,3 +110,42 @@ def test_what_is_no_name_of_a_host_is_refused_at_once() -> None:
             World(allowed_hosts=wrong)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="list of names"):
         World(allowed_hosts="chat.example")  # type: ignore[arg-type]
+
+
+class Silent(AsyncMemoryStore):
+    """A store that fails, or gives no answer."""
+
+    how = ""
+
+    async def load(self, key: str) -> Any:
+        if self.how == "fails":
+            raise OSError("Harrogate-4711")
+        if self.how == "silent":
+            await asyncio.sleep(60)
+        return await super().load(key)
+
+
+@asynchronous
+async def test_probes_tell_whether_the_process_takes_turns(caplog: Any, monkeypatch: Any) -> None:
+    """Without a login, under any host, and without a secret. A server that stops is alive, and not ready."""
+    monkeypatch.setattr("goaitools_py.serve.http._READY_WITHIN", 0.01)
+    store = Silent()
+    world = World("Done.", store=store, allowed_hosts=["chat.example"])
+    probe = {"user": None, "headers": {"host": "10.0.0.7:8000"}}
+    alive, ready, not_ready = ((code, {"status": text}) for code, text in PROBED)
+    async with world.app.running():
+        assert (await world.ask("GET", "/openapi.json", **probe))[0] == 421
+        for how, expected in (("", ready), ("fails", not_ready), ("silent", not_ready), ("", ready)):
+            store.how = how
+            assert await world.ask("GET", "/healthz", **probe) == alive
+            assert await world.ask("GET", "/readyz", **probe) == expected
+        async with world.asked("GET", "/readyz", **probe) as answer:
+            assert answer.headers["cache-control"] == "no-store"
+    assert await world.ask("GET", "/healthz", **probe) == alive
+    assert await world.ask("GET", "/readyz", **probe) == not_ready
+    assert "the store failed with OSError" in caplog.text
+    assert "Harrogate" not in caplog.text
+    assert world.backend.requests == []
+
+
+PROBED = ((200, "alive"), (200, "ready"), (503, "not ready"))

@@ -119,4 +119,4 @@ def test_each_route_that_names_a_conversation_is_asked() -> None:
         for route in World().app.routes
     }
 
-    assert asked == there - {("GET", "/openapi.json")}
+    assert asked == there - {("GET", "/openapi.json"), ("GET", "/healthz"), ("GET", "/readyz")}

@@ -18,6 +18,7 @@ from .test_carried import Carried
 
 HALL = "/conversations/hall"
 BUSY = Calls([("look", {"at": "x"}), ("fire", {"at": "y"})], text="Now.", reasoning="I see.")
+APART = ("/openapi.json", "/healthz", "/readyz")
 METHODS = {"get", "post", "put", "patch", "delete"}
 
 
@@ -38,7 +39,7 @@ def test_each_route_is_in_the_document_and_no_other() -> None:
         for method in METHODS & node.keys()
     }
 
-    assert described == routes - {("get", "/openapi.json")}
+    assert described == routes - {("get", path) for path in APART}
 
 
 def test_operations_have_names_of_their_own() -> None:
@@ -66,7 +67,7 @@ async def test_a_server_without_a_store_describes_itself() -> None:
     status, document = await world.ask("GET", "/openapi.json", user=None)
     OpenAPIV31SpecValidator(document).validate()
     routes = {route.path for route in world.app.routes}  # type: ignore[attr-defined]
-    assert (status, {*document["paths"], "/openapi.json"}) == (200, routes)
+    assert (status, {*document["paths"], *APART}) == (200, routes)
 
     _, result = await world.ask("POST", "/turns", said(), user="game")
     query = {"state": result["state"]}

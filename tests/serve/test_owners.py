@@ -64,6 +64,8 @@ def test_each_route_is_in_the_list() -> None:
         ("POST", "/agui"),
         ("POST", "/events"),
         ("GET", "/openapi.json"),
+        ("GET", "/healthz"),
+        ("GET", "/readyz"),
     }
 
 

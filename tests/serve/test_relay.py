@@ -16,10 +16,11 @@ from goaitools_py.backends import BackendError
 from goaitools_py.frontends import Called, Problem, Returned, Said, Step, Waits
 from goaitools_py.prices import Bill
 from goaitools_py.serve import MemoryRelay, Opened, RedisRelay, Relay, RelayLostError, ServeLimits
-from goaitools_py.serve.relay_codec import Ended, Found, read_notes, write_notes
+from goaitools_py.serve.relay_codec import Ended, Found, RunAnnouncer, read_notes, write_notes
+from goaitools_py.serve.runs import Run
 from goaitools_py.testing import Calls
 from goaitools_py.types.errors import GoAIToolsError
-from goaitools_py.types.events import Compacted, ModelReplied, TurnCompleted
+from goaitools_py.types.events import Compacted, ModelReplied, TextDelta, TurnCompleted
 from goaitools_py.types.messages import Usage
 from goaitools_py.types.result import ChatResult, CompactionReport
 from goaitools_py.types.turn_warnings import TurnWarning
@@ -204,6 +205,118 @@ async def test_a_relay_that_fails_costs_no_turn(fails: str, caplog: Any) -> None
                 assert (await world.ask("DELETE", CURRENT))[1] == {"stopped": False}
         assert "OSError" in caplog.text
         assert "Harrogate" not in caplog.text
+
+
+class Interrupted(MemoryRelay):
+    """A relay that fails once, at one call, and has lost all notes and announcements then."""
+
+    keep_every = 0.01
+
+    def __init__(self, name: str, at: int) -> None:
+        super().__init__()
+        self.left = {name: at}
+        self.opened: list[int] = []
+
+    def _count(self, name: str) -> None:
+        self.left[name] = self.left.get(name, -1) - 1
+        if self.left[name] == 0:
+            self._runs.clear()
+            raise OSError
+
+    async def open(self, key: str, run: Opened) -> None:
+        self._count("open")
+        self.opened.append(run.again)
+        await super().open(key, run)
+
+    async def put(self, run: Opened, note: bytes) -> None:
+        self._count("put")
+        await super().put(run, note)
+
+    async def keep(self, key: str, run: Opened) -> None:
+        self._count("keep")
+
+    async def end(self, key: str, run: Opened, outcome: str) -> None:
+        self._count("end")
+        await super().end(key, run, outcome)
+
+    async def follow(self, key: str, run: Opened) -> AsyncIterator[Sequence[bytes]]:
+        async for notes in super().follow(key, run):
+            self._count("follow")
+            yield notes
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+@pytest.mark.parametrize("name", ["open", "put", "keep", "end", "follow"])
+@asynchronous
+async def test_a_relay_that_fails_once_shows_the_whole_turn_all_the_same(name: str, at: int) -> None:
+    """A page at the other worker gets each event once, in the order of the first worker's pages. Only a page
+    that comes while nothing is announced may get the reply from the store."""
+    relay = Interrupted(name, at)
+    one = World(LOOK, "Done.", relay=relay)
+    two = World(store=one.store, relay=relay)
+    async with one.app.running(), two.app.running(), one.stream("POST", TURNS, said()) as first:
+        await one.is_inside.wait()
+        while not relay.opened:
+            await asyncio.sleep(0)
+        pages = [asyncio.create_task(_whole(two)) for _ in range(2)]
+        for _ in range(20):
+            await asyncio.sleep(0.005)
+        one.held.set()
+        events = await first.events()
+        for page in pages:
+            found = await page
+            assert found == events or at == 1
+            assert kinds(found) == kinds(events)
+            assert "".join(data["text"] for name, data in found if name == "text") == "Hm.Done."
+    if at == 1 and name != "follow":
+        assert relay.opened == ([1] if name == "open" else [0, 1])
+
+
+async def _whole(world: World) -> list[tuple[str, Any]]:
+    """Read a page's stream to its end. It comes back as often as it breaks off."""
+    seen: list[tuple[str, Any]] = []
+    while not seen or seen[-1][0] != "done":
+        last = {"last-event-id": seen[-1][1]["#"]} if seen else {}
+        async with world.stream("GET", CURRENT, headers=last) as page:
+            assert page.status == 200
+            seen += await page.events()
+    return seen
+
+
+@asynchronous
+async def test_a_turn_that_always_has_news_is_alive() -> None:
+    """Its announcement would end otherwise, and no other worker would find the turn."""
+    relay, run = Interrupted("", 0), Run("r1", "hall", "ada")
+    telling = RunAnnouncer(run, "w1", relay)
+    await telling.announce()
+    task = asyncio.create_task(telling.tell_all())
+    while relay.left.get("keep", 0) > -3:
+        run.tell(TextDelta(text="word ", iteration=1))
+        await asyncio.sleep(0)
+    run.finish()
+    run.end()
+    await task
+    assert relay.left["put"] < relay.left["keep"]
+
+
+@asynchronous
+async def test_a_page_that_has_lost_its_stream_gets_the_stored_reply() -> None:
+    """Once: a page that has the last event gets nothing more, and neither does a page that names no event."""
+    world = World("Done.", "More.", limits=ServeLimits(keep_seconds=0))
+    async with world.stream("POST", TURNS, said()) as first:
+        events = await first.events()
+    await asyncio.sleep(0.01)
+    for headers in ({}, {"last-event-id": events[-1][1]["#"]}):
+        assert await world.ask("GET", CURRENT, headers=headers) == (204, None)
+    for method in ("GET", "POST"):
+        lost = {"last-event-id": events[0][1]["#"], "idempotency-key": "k"}
+        async with world.stream(method, CURRENT, headers=lost) as page:
+            again = await page.events()
+        assert kinds(again) == ["started", "done"]
+        assert again[-1][1]["text"] == "Done."
+        seen = {"last-event-id": again[-1][1]["#"]}
+        assert await world.ask("GET", CURRENT, headers=seen) == (204, None)
+    assert len(world.backend.requests) == 1
 
 
 @asynchronous

@@ -157,14 +157,19 @@ def private_redis(folder: Path, *options: str, program: str = "redis-server") ->
 
 
 @contextmanager
-def private_redis_cluster(folder: Path, nodes: int = 2) -> Iterator[list[int]]:
-    """A Redis cluster; gives the ports of its nodes, each of which holds a part of all slots."""
+def private_redis_cluster(
+    folder: Path, nodes: int = 2, made: list[Server] | None = None
+) -> Iterator[list[int]]:
+    """A Redis cluster; gives the ports of its nodes, each of which holds a part of all slots. `made`: gets
+    the nodes."""
     import redis
 
     with ExitStack() as stack:
         servers = [
             stack.enter_context(private_redis(folder, "--cluster-enabled", "yes")) for _ in range(nodes)
         ]
+        if made is not None:
+            made += servers
         ports = [server.port for server in servers]
         clients: list[Any] = [stack.enter_context(redis.Redis(port=port)) for port in ports]
         bounds = [16_384 * number // nodes for number in range(nodes + 1)]

@@ -38,7 +38,7 @@ from .. import Caller, ServeLimits, serve
 from ..app import place_of_parts
 from ..guard import COOKIE, SCRIPTS, Guard, cookie_of
 from ..history_view import shown_pending
-from ..http import Handler, guarded, json_response, no_content, problem_response, read_body
+from ..http import Handler, guarded, json_response, no_content, probes, problem_response, read_body
 from ..serve_limits import MAX_DIGITS
 from .inspection import diff_of, facts_of, numbers_of_turns, raw_of, removed_of
 
@@ -150,6 +150,7 @@ class _Page:
         self.app = Starlette(
             routes=[
                 Route("/", self._index),
+                *probes(self._serve.is_ready),
                 *(Route(f"/{name}", _script(name)) for name in SCRIPTS),
                 _route("POST", "/login", self._login),
                 _route("GET", "/about", self._about),
