@@ -10,7 +10,6 @@ from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from decimal import Decimal
-from itertools import count
 from typing import Any, Literal, TextIO, TypeAlias
 
 from msgspec.structs import asdict
@@ -74,14 +73,18 @@ class HistoryIteration(Value, frozen=True, kw_only=True):
     """One model call of a turn: the messages that were sent with it, and the reply.
 
     Attributes:
-        messages: The messages in order.
+        messages: The messages in order; in an unfinished turn also results that no model has read yet.
         calls: The calls of the reply, each with its result. The results themselves are messages of the next
             iteration, as they were sent with the next request.
         model: The model that was asked; "" if it is not known.
         endpoint: The server that was asked, as `StateInfo.endpoint`; "" if it is not known.
         wire: The provider API.
         request_id: The provider's id of the request, where the turn had `record_ids=True`; else "".
+        number: Counted from 1 over the conversation, as `History.iteration` takes it.
+        metadata: The caller's `metadata=` of its turn.
     """
+
+    _unshown = frozenset({"metadata"})
 
     messages: tuple[Message, ...]
     finish_reason: str
@@ -93,6 +96,8 @@ class HistoryIteration(Value, frozen=True, kw_only=True):
     calls: tuple[HistoryCall, ...] = ()
     endpoint: str = ""
     wire: str = ""
+    number: int = 0
+    metadata: Mapping[str, str] = {}
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
@@ -311,12 +316,10 @@ class History(Value, frozen=True, kw_only=True):
         return tuple(match for match in self._each() if _holds(match.message, wanted))
 
     def _each(self) -> Iterator[HistoryMatch]:
-        number = 0
         for turn in self.turns:
             for iteration in turn.iterations:
-                number += 1
                 for message in iteration.messages:
-                    yield HistoryMatch(message=message, turn=turn, iteration=number)
+                    yield HistoryMatch(message=message, turn=turn, iteration=iteration.number)
         for message in self.waiting:
             yield HistoryMatch(message=message)
 
@@ -329,10 +332,9 @@ class History(Value, frozen=True, kw_only=True):
         Args:
             media: True to have the bytes of pictures, documents and sound too, in base64.
         """
-        numbers = count(1)
         return {
             "version": HISTORY_VERSION,
-            "turns": [_turn(turn, numbers, media) for turn in self.turns],
+            "turns": [_turn(turn, media) for turn in self.turns],
             "waiting": [message.to_dict(media=media) for message in self.waiting],
         }
 
@@ -359,7 +361,7 @@ def _written(call: ToolCall) -> str:
 # ------------------------------------------------------------------------------------------------- JSON
 
 
-def _turn(turn: HistoryTurn, numbers: Iterator[int], media: bool) -> dict[str, Any]:
+def _turn(turn: HistoryTurn, media: bool) -> dict[str, Any]:
     cost, failure = turn.cost(), turn.failure
     joined = {call.id for call in turn.calls}
     return {
@@ -380,14 +382,14 @@ def _turn(turn: HistoryTurn, numbers: Iterator[int], media: bool) -> dict[str, A
         "citations": [
             {name: value for name, value in asdict(one).items() if name != "raw"} for one in turn.citations
         ],
-        "iterations": [_iteration(one, next(numbers), joined, media) for one in turn.iterations],
+        "iterations": [_iteration(one, joined, media) for one in turn.iterations],
     }
 
 
-def _iteration(one: HistoryIteration, number: int, joined: Container[str], media: bool) -> dict[str, Any]:
+def _iteration(one: HistoryIteration, joined: Container[str], media: bool) -> dict[str, Any]:
     calls = iter(one.calls)
     return {
-        "number": number,
+        "number": one.number,
         "model": one.model,
         "request_id": one.request_id,
         "finish_reason": one.finish_reason,

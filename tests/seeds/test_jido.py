@@ -74,6 +74,7 @@ def test_a_warning_before_the_context_is_full() -> None:
 
     assert [warning.level for warning in told] == ["approaching", "at_limit"]
     assert all(warning.used >= 500 and warning.limit == 1_000 for warning in told)
+    assert [warning.message_count for warning in told] == [2, 4]
 
 
 def test_streaming_answers_are_read_in_pieces() -> None:
