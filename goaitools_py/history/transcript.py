@@ -20,6 +20,7 @@ from ..base.values import Value
 from ..types.answers import PendingReason
 from ..types.citations import Citation, citations_of_rows
 from ..types.messages import Message, Part, ResultFlag, Text, ToolCall, Usage, call_dict
+from ..types.result import Action
 from ..types.usage import Charge, Prices, genai_price, priced, total
 from .transcript_json import HISTORY_VERSION
 
@@ -220,6 +221,12 @@ class HistoryTurn(Value, frozen=True, kw_only=True):
         return dict(found) if isinstance(found, Mapping) else {}
 
     @property
+    def actions(self) -> tuple[Action, ...]:
+        """The actions that tools logged, where the turn had `record_actions=True`. If the state had no more
+        room, the last one has ``data["left_out"]``: how many more there were."""
+        return tuple(Action(*row) for row in self.facts.get("acts", ()))
+
+    @property
     def citations(self) -> tuple[Citation, ...]:
         """The sources that the replies of the turn named, in order. The places of a source count in the text
         of its own reply."""
@@ -277,6 +284,8 @@ class History(Value, frozen=True, kw_only=True):
                     yield from _message_rows(message)
                 for call in iteration.calls:
                     yield ShownText("call", f"{call.name}({_written(call)}){_outcome(call)}")
+            for action in turn.actions:
+                yield ShownText("action", action.text)
             if turn.partial_text:
                 yield ShownText("assistant (broke off)", turn.partial_text)
         if self.waiting:
@@ -379,6 +388,7 @@ def _turn(turn: HistoryTurn, media: bool) -> dict[str, Any]:
         "speaker": turn.speaker,
         "metadata": dict(turn.metadata),
         "settings": dict(turn.settings),
+        "actions": [{"text": one.text, "data": dict(one.data)} for one in turn.actions],
         "citations": [
             {name: value for name, value in asdict(one).items() if name != "raw"} for one in turn.citations
         ],

@@ -331,6 +331,10 @@ def _turn_lines(turn: HistoryTurn) -> Iterator[str]:
     yield ""
     for message in turn.messages:
         yield from _message_lines(message)
+    for action in turn.actions:
+        yield "**Action**"
+        yield ""
+        yield from _block(action.text)
 
 
 def _message_lines(message: Message) -> Iterator[str]:

@@ -19,7 +19,7 @@ from ..base.values import Value, replace
 from ..open_turn import journal
 from ..open_turn.given_answers import approved_arguments
 from ..open_turn.journal import asks_of
-from ..open_turn.room import admitted, calls_problem
+from ..open_turn.room import admitted, calls_problem, with_actions
 from ..state.records import JournalCall
 from ..tools import BadArguments, Tool, ToolContext
 from ..tools.call import text_parts
@@ -30,6 +30,7 @@ from ..types.messages import Text
 from .flow import AwaitTool, CallTool, Emit, Flow, ToolDone, ToolReport
 from .ledger import Ledger
 from .recall import ready_to_run
+from .report import Recalled
 from .tool_reports import tell_failed, tell_left_out
 
 __all__ = ["refuse_calls", "run_calls", "tell_pending"]
@@ -390,7 +391,12 @@ def _note(ledger: Ledger, done: ToolDone) -> None:
         seconds=done.seconds,
     )
     found = admitted(ledger.room, ledger.state, done.index, call)
-    ledger.state = journal.put_call(ledger.state, done.index, found.call)
+    state, before = journal.put_call(ledger.state, done.index, found.call), _calls(ledger)[done.index]
+    is_noted = before.state == "done" and before.seconds == done.seconds  # an exit can run this twice
+    if ledger.options.record_actions and outcome.actions and not is_noted:
+        actions = [action for action in outcome.actions if not isinstance(action, Recalled)]
+        state = with_actions(ledger.room, state, actions) if actions else state
+    ledger.state = state
     logged = journal.tool_record(found.logged, iteration=ledger.iteration, error=outcome.exception)
     ledger.record(done.index, logged)
     ledger.overflow = ledger.overflow or found.problem

@@ -18,6 +18,7 @@ from goaitools_py import PLAIN, UNBOUND
 from goaitools_py.seal import Encrypted, Key, Keyring, Signed
 
 __all__ = [
+    "ACTIONS",
     "ARCHIVED",
     "BAD",
     "FACTS",
@@ -96,6 +97,7 @@ ARCHIVED = _read("v1-archive.jsonl")
 MEDIA = _read("v1-media.jsonl")
 FACTS = _read("v1-facts.jsonl")
 UNSENT = _read("v1-unsent.jsonl")
+ACTIONS = _read("v1-actions.jsonl")
 
 
 def smallest(codec: str) -> Vector:
