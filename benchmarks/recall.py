@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from _facts import Reader, planted
+from _identifiers import WAYS, identified
 from _languages import LANGUAGES, Language
 from _report import Figure, Report, at_least, info
 from facts import FACTS, SEED, TURNS, spoken
@@ -33,6 +34,13 @@ WANTED: Final = 95.0
 """Per cent of the facts that a page of `PAGE` tokens has to hold."""
 
 LANGUAGE_TURNS: Final = 60
+CODES_FOUND: Final = 99.0
+"""Per cent of the facts with an identifier that a page of `PAGE` tokens has to hold."""
+
+CODE_TURNS: Final = 500
+_LONG_TURN: Final = 7
+"""One of so many turns of the conversation with identifiers is long."""
+
 _PLENTY: Final = 2**22
 
 
@@ -72,10 +80,12 @@ def run(*, short: bool = False) -> Report:
             for found in (own, every):
                 _count(found, passages, [(told.asked, told.value) for told in language.facts], PAGE)
         rows.append(info(f"{name}, page of {PAGE:,} tokens", _share(own), "%", timed=False, note=own.note()))
+    figures += _identifier_figures(seeds)
     figures.append(_figure(f"all {len(LANGUAGES)} languages, page of {PAGE:,} tokens", every, PAGE))
     return Report(
         title="Recall: planted facts on the first page, per cent",
         method=f"{FACTS} facts planted at random turns of {turns}, as in the benchmark of facts, "
+        f"{CODE_TURNS} turns with 200 facts that an identifier names, "
         f"and {LANGUAGE_TURNS} turns for each language with six facts in their midst; all turns but the "
         f"last are cut; the question is the query; seeds from {SEED}; sizes are this library's estimate. "
         "Proves what a page holds; proves nothing of whether a model asks",
@@ -83,10 +93,38 @@ def run(*, short: bool = False) -> Report:
     )
 
 
-def _figure(name: str, found: Found, size: int) -> Figure:
+def _figure(name: str, found: Found, size: int, wanted: float = WANTED) -> Figure:
     if size < PAGE:
         return info(name, _share(found), "%", timed=False, note=found.note())
-    return at_least(WANTED, name, _share(found), "%", timed=False, note=found.note())
+    return at_least(wanted, name, _share(found), "%", timed=False, note=found.note())
+
+
+def _identifier_figures(seeds: range) -> list[Figure]:
+    """A figure for each way to ask for the facts with an identifier."""
+    every = {way: Found() for way in WAYS}
+    for seed in seeds:
+        facts = identified(seed)
+        passages = _with_identifiers(seed, [fact.said for fact in facts])
+        for fact in facts:
+            for way, query in zip(WAYS, fact.asked, strict=False):
+                _count(every[way], passages, [(query, fact.value)], PAGE)
+    names = {way: f"identifiers, {way}, page of {PAGE:,} tokens" for way in WAYS}
+    return [_figure(names[way], every[way], PAGE, CODES_FOUND) for way in WAYS]
+
+
+def _with_identifiers(seed: int, said: Sequence[str]) -> Sequence[Passage]:
+    """A conversation with each fact in a turn of its own, all but its last turn cut."""
+    chance = random.Random(seed)
+    talk = LANGUAGES["English"].talk
+    places = dict(zip(chance.sample(range(CODE_TURNS - 1), len(said)), said, strict=True))
+    texts = []
+    for turn in range(CODE_TURNS):
+        words = chance.choices(talk, k=60 if turn % _LONG_TURN == 0 else 3)
+        words.insert(chance.randrange(len(words)), places.get(turn, ""))
+        texts.append(" ".join(words))
+    script = ScriptedBackend(*["I see."] * CODE_TURNS)
+    with Chat(script, compactor=_recalling(TurnLimit(CODE_TURNS - 1), keep=1)) as chat:
+        return passages_of(load_state(chat.run_turns(None, texts).state), script.dialect, codec=PLAIN)
 
 
 def _share(found: Found) -> float:

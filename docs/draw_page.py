@@ -39,7 +39,7 @@ async def drawn() -> bytes:
     """The picture as PNG, with its texts."""
     import uvicorn
 
-    from goaitools_py.cli.serve_demo import HINTS, demo_chat
+    from goaitools_py.cli.demo_game import HINTS, demo_chat
     from goaitools_py.serve.page.page_app import PageSettings, page_app
     from goaitools_py.stores import AsyncMemoryStore
 

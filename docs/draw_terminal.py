@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import re
 from decimal import Decimal
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +67,7 @@ async def drawn() -> str:
         store = AsyncMemoryStore()
         async with chat:
             await chat.conversation(store, "ada").update(title="A night out")
-            app: Any = ChatApp(chat, store, "ada")
+            app: Any = ChatApp(chat, store, "ada", clock=partial(next, count(0, 1.4)))
             async with app.run_test(size=SIZE) as pilot:
                 app.query_one("#prompt").cursor_blink = False
                 await app.until_idle()
@@ -74,6 +76,8 @@ async def drawn() -> str:
                     await pilot.press("enter")
                     await app.until_idle()
                     await pilot.pause()
+                app.query_one("#prompt").insert("What is in it?")
+                await pilot.pause()
                 picture = app.export_screenshot(title="goaitools chat")
     return re.sub(r"@font-face\s*\{.*?\}\s*|<!--.*?-->", "", str(picture), flags=re.DOTALL)
 

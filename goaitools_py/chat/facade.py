@@ -203,8 +203,8 @@ class Facade(ABC, Generic[_B]):
             tell = notify_soon if self._is_async else notify
             tell(on_event, appended)
 
-    def _of(self, blob: bytes, binding: Any) -> dict[str, str]:
-        """The ids in an event between two turns of a conversation."""
+    def _of(self, blob: bytes, binding: Any) -> dict[str, Any]:
+        """The ids and counts in an event between two turns of a conversation."""
         from ..history.info import refs_of
 
         return refs_of(blob, codec=self._codec, binding=self._bound(binding))

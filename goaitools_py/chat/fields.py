@@ -37,6 +37,7 @@ class DefaultFields(TypedDict, total=False):
     compactor: Any
     cold_after: float | Unset | None
     record_ids: bool | Unset
+    record_actions: bool | Unset
     token_counter: TokenCounter | Unset | None
     context_marks: Sequence[float] | Unset
     prices: Prices | Unset | None

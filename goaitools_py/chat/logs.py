@@ -287,10 +287,15 @@ _RECORDS: Final[Mapping[type, tuple[str, int, str, Callable[[Any], Facts]]]] = {
         _named("call_id", "iteration", "flag", "seconds", tool="name"),
     ),
     ToolPending: ("tool", _INFO, "tool.pending", _named("call_id", "iteration", "reason", tool="name")),
-    StateSaved: ("state", _INFO, "state.saved", _named("version", "blob_bytes")),
+    StateSaved: ("state", _INFO, "state.saved", _named("version", "blob_bytes", "message_count")),
     StateConverted: ("state", _INFO, "state.converted", _named("found", "to")),
-    Appended: ("state", _INFO, "state.appended", _named("messages")),
+    Appended: ("state", _INFO, "state.appended", _named("messages", "message_count")),
     Compacted: ("state", _INFO, "compacted", _compacted),
-    ContextWarning: ("state", _INFO, "context.filled", _named("level", "used", "limit", "of")),
+    ContextWarning: (
+        "state",
+        _INFO,
+        "context.filled",
+        _named("level", "used", "limit", "of", "message_count"),
+    ),
 }
 """By event: the logger, the level, the record's name, and its facts."""

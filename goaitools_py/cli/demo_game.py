@@ -1,17 +1,21 @@
-"""The application of the demonstration, before and after its restart.
+"""The game of both demonstrations: of `goaitools demo`, before and after its restart, and of `serve --demo`.
 
-Owns: the game, its tools and the player's texts. Must never know: the simulator, or the other process.
+Owns: the game, its tools and the player's texts. Must never know: the other process, the page, or a store of
+the page.
 
-It works as an application would: load the blob, run a turn, save the blob.
+In `goaitools demo` it works as an application would: load the blob, run a turn, save the blob.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from .. import (
+    AsyncChat,
     Chat,
     ChatResult,
     Compactor,
@@ -21,13 +25,13 @@ from .. import (
     event,
     tool,
 )
-from ..backends import OpenAIChatBackend
-from ..compaction import CompactionRequest, TurnView
+from ..backends import AsyncOpenAIChatBackend, OpenAIChatBackend
+from ..compaction import CompactionRequest, MiddleOut, TurnView
 from ..states import inspect_state
 from ..stores import SQLiteStore
 from .text_output import columns, counted
 
-__all__ = ["KEY", "play"]
+__all__ = ["HINTS", "KEY", "demo_chat", "play"]
 
 KEY = "ada"
 _LABEL_WIDTH = 10
@@ -39,6 +43,7 @@ class Town:
 
     places: Mapping[str, str]
     code: int
+    scores: dict[str, int] = field(default_factory=dict)
 
 
 TOWN = Town(
@@ -76,6 +81,46 @@ def open_box(ctx: ToolContext[Town], code: int) -> str:
     return "it opens: a silver key."
 
 
+@tool(requires_approval=True)
+def add_points(ctx: ToolContext[Town], team: str, points: int) -> int:
+    """Give points to a team and return its new score.
+
+    Args:
+        team: Name of the team.
+        points: How many.
+    """
+    ctx.deps.scores[team] = ctx.deps.scores.get(team, 0) + points
+    return ctx.deps.scores[team]
+
+
+SYSTEM: Final = "You are the guide of a game in Harrogate."
+HINTS: Final = (
+    "My name is Ada.",
+    "Look around the Theatre.",
+    "Add points to Red: 5.",
+    "What is my name, and what happened?",
+)
+"""Lines that the page suggests."""
+
+_PAUSE_SECONDS: Final = 0.03
+
+
+def demo_chat(stack: AsyncExitStack) -> AsyncChat:
+    """Make the chat of the page. It and its simulator end with the stack."""
+    from ..sim import SimServer
+
+    server = stack.enter_context(SimServer(pause=_PAUSE_SECONDS))
+    chat = AsyncChat(
+        AsyncOpenAIChatBackend("sim-game-master", base_url=server.base_url, api_key="sim"),
+        system=SYSTEM,
+        tools=[look_around, add_points],
+        deps=Town(places=TOWN.places, code=TOWN.code, scores={"Red": 30, "Blue": 25}),
+        compactor=Compactor(MessageLimit(24), MiddleOut(first=2, last=6), retain=True),
+    )
+    stack.push_async_callback(chat.aclose)
+    return chat
+
+
 def introduction_and_recent(request: CompactionRequest) -> Sequence[TurnView]:
     """A compaction strategy is any function from a request to the turns that stay."""
     turns = request.turns
@@ -88,7 +133,7 @@ class Game:
     def __init__(self, base_url: str, database: Path) -> None:
         self.chat = Chat(
             OpenAIChatBackend("sim-game-master", base_url=base_url, api_key="sim"),
-            system="You are the guide of a game in Harrogate.",
+            system=SYSTEM,
             tools=[look_around, open_box],
             deps=TOWN,
             compactor=Compactor(MessageLimit(12), introduction_and_recent),

@@ -267,6 +267,8 @@ def _turn(turn: HistoryTurn) -> Iterator[str]:
         for message in iteration.messages:
             if message.role != "tool" or message.tool_call_id not in joined:
                 yield from _message(message, calls)
+    for action in turn.actions:
+        yield f'<p class="who">action</p><pre>{_text(action.text)}</pre>'
     if turn.partial_text:
         yield f'<p class="who">broke off</p><pre>{_text(turn.partial_text)}</pre>'
     yield "</details>"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,7 +32,7 @@ from .session_steps import (
     Write,
     drive,
 )
-from .summary_lines import call_line, key_lines, result_line, waiting_lines
+from .summary_lines import call_line, key_lines, reply_line, result_line, waiting_lines
 from .text_output import printable
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ class LineChat:
             turn = self._conversation.start_resume(step.answers)
         else:
             turn = self._conversation.start(step.said)
-        shown = _Shown()
+        shown, began = _Shown(), time.monotonic()
         try:
             with turn as running:
                 for event in running:
@@ -193,6 +194,8 @@ class LineChat:
             shown.end()
             raise
         shown.end(is_open=result.status != "awaiting_tools")
+        if sys.stdout.isatty():
+            _note(reply_line(result, time.monotonic() - began))
         return result
 
 

@@ -158,7 +158,7 @@ def _chat_of(args: argparse.Namespace) -> _Opened:
     check_options(args)
     try:
         if args.demo:
-            from .serve_demo import HINTS, demo_chat
+            from .demo_game import HINTS, demo_chat
 
             return _Opened(demo_chat, "simulator", is_simulated=True, hints=HINTS)
         return _of_app(args) if args.app is not None else _of_model(args)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..types.answers import PendingCall
     from ..types.events import ToolFinished, ToolStarted
     from ..types.messages import Message
+    from ..types.result import ChatResult
 
 __all__ = [
     "CallShown",
@@ -62,6 +63,13 @@ def result_line(event: ToolFinished) -> str:
     """A call that has ended: "tool get_score: 30"."""
     state = f" ({outcome(event.flag)})" if event.flag != "ok" else ""
     return _line(f"tool {event.name}{state}: {event.output}")
+
+
+def reply_line(result: ChatResult, seconds: float) -> str:
+    """What a reply took: seconds, iterations, and tokens in and out."""
+    usage = result.usage
+    count = counted(result.iterations, "iteration")
+    return f"{seconds:.1f} s, {count}, {usage.input_tokens:,} tokens in, {usage.output_tokens:,} out"
 
 
 def outcome(flag: str) -> str:

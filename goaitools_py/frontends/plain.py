@@ -237,6 +237,8 @@ def messages_of(
         if written:
             text = "".join(piece.text for piece in pieces if isinstance(piece, Said))
             messages.append({"id": ids.reply, "role": "assistant", "text": text, "pieces": written})
+            if actions := [{"text": one.text, "data": dict(one.data)} for one in turn.actions]:
+                messages[-1]["actions"] = actions
     for at, message in enumerate(history.waiting, 1):
         if message.role == "user" and not message.is_event:
             messages.append(_said(message, f"{conversation_id}-waiting-{at}"))

@@ -130,31 +130,41 @@ def pieces_of(turn: HistoryTurn, pending: Sequence[PendingCall] = ()) -> tuple[P
             inside.setdefault(outer, []).extend([Called(made), Waits(call.id, call.reason)])
     flags = turn.facts.get("flags", {})
     found: list[Piece] = []
-    for iteration in turn.iterations:
-        sent, reply = parts_of(iteration)
-        for message in sent:
+
+    def results(messages: Sequence[Message]) -> None:
+        for message in messages:
             if message.role == "tool" and message.tool_call_id is not None:
                 id = message.tool_call_id
                 if id in reasons:
                     found.append(Waits(id, reasons[id]))
                 elif id in inside:
-                    found += inside[id]
+                    found.extend(inside[id])
                 else:
                     found.append(Returned(id, flags.get(id, "ok"), message.text))
+
+    for iteration in turn.iterations:
+        sent, reply, unread = parts_of(iteration)
+        results(sent)
         if reply:
             found.extend(_pieces_of_reply(reply))
+        results(unread)
     if partial := turn.facts.get("interrupted"):
         found += (Step(), Said(partial))
     return tuple(found)
 
 
-def parts_of(iteration: HistoryIteration) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-    """Divide an iteration into the messages that were sent, and the reply."""
+def parts_of(
+    iteration: HistoryIteration,
+) -> tuple[tuple[Message, ...], tuple[Message, ...], tuple[Message, ...]]:
+    """Divide an iteration into the messages that were sent, the reply, and results that no model has read."""
     messages = iteration.messages
     end = len(messages)
-    while end and messages[end - 1].role == "assistant":
+    while iteration.is_reply and end and messages[end - 1].role != "assistant":
         end -= 1
-    return messages[:end], messages[end:]
+    begin = end
+    while begin and messages[begin - 1].role == "assistant":
+        begin -= 1
+    return messages[:begin], messages[begin:end], messages[end:]
 
 
 def _pieces_of_reply(reply: Sequence[Message]) -> list[Piece]:

@@ -24,7 +24,7 @@ from ..state.blob_header import peek
 from ..state.codec import PLAIN, SUITE_PLAIN, SUITES, BlobLimits, Codec
 from ..state.letters import ASSISTANT, EVENT, SYSTEM, TOOL, USER
 from ..state.parts import ARCHIVE, MEDIA, RESULT, Part
-from ..state.records import dollars_of, turn_ref, usage_of
+from ..state.records import counts_of, dollars_of, turn_ref, usage_of
 from ..state.segments import count_letters
 from ..state.state import ConversationState, hard_limits, load_state, newest_number, soft_limits
 from ..state.whole_blobs import outline
@@ -163,11 +163,12 @@ def has_open_turn(blob: bytes, *, codec: Codec, binding: Any) -> bool:
         return False
 
 
-def refs_of(blob: bytes, *, codec: Codec, binding: Any) -> dict[str, str]:
-    """The ids of an event between two turns; see `Event`."""
+def refs_of(blob: bytes, *, codec: Codec, binding: Any) -> dict[str, Any]:
+    """The ids and counts of an event between two turns; see `Event`, and `counts_of`."""
     state = load_state(blob, codec=codec, binding=binding)
     id = state.meta.id
-    return {"conversation_id": id, "turn_ref": turn_ref(id, newest_number(state))}
+    refs = {"conversation_id": id, "turn_ref": turn_ref(id, newest_number(state))}
+    return {**refs, **counts_of(state.meta, state.open)}
 
 
 def inspect_state(

@@ -1,21 +1,11 @@
 """Search the turns that are no longer shown to the model, and write the best passages as text for the model.
 
-Owns: which turns these are, how a turn reads as a passage, how a text is split into terms, how terms are
-weighed, and which passages a page has, with its order and its size. Must never know: who asks.
+Owns: which turns these are, how a turn reads as a passage, and which passages a page has, with its order and
+its size. Must never know: who asks, or how a text is matched: see `ranking`.
 
 A turn is a passage if its original is in the archive, and the history shows no turn with the same text. So a
 turn that has only lost its signed thinking is not a passage. Calls of the recall tool and their results are
 left out. Else a repeated question would match its own earlier search best.
-
-A text matches a query, in any language, if it has one of its terms. These are the terms:
-
-- A word of a language that writes spaces counts by its first five letters, in lower case and without
-  accents. So most inflected forms of a word are found.
-- Letters of Chinese, Japanese, Korean and of the languages of South East Asia count as pairs.
-
-The weights are from BM25 (Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009, sect. 3.2):
-a rare term counts more, a term in a long text less. There is no list of stop words. The texts are searched as
-they are: an index that serves one query costs more than the query.
 
 A passage gets a part of the scores of the turns beside it, because a question and its answer are often in two
 turns. For the same reason the turns beside a hit are shown, as far as the page has room.
@@ -23,11 +13,9 @@ turns. For the same reason the turns beside a hit are shown, as far as the page 
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from math import log
+from itertools import pairwise
 from typing import Any, Final
 
 from ..backends.base import Dialect
@@ -46,19 +34,9 @@ from ..types.tokens import text_tokens
 from .archive_reading import stored_records
 from .archive_records import Record, check_archive
 from .info import when
+from .ranking import best_order, counts_of, prepared, rarest, scores, terms_of
 
-__all__ = [
-    "DEFAULT_TOKENS",
-    "Page",
-    "Passage",
-    "best_order",
-    "page_of",
-    "passages_of",
-    "prepared",
-    "scores",
-    "searched_parts",
-    "terms_of",
-]
+__all__ = ["DEFAULT_TOKENS", "Page", "Passage", "page_of", "passages_of", "searched_parts"]
 
 DEFAULT_TOKENS: Final = 600
 HITS: Final = 5
@@ -75,11 +53,12 @@ _LONG: Final = 1_200
 
 _MOST_PAGES: Final = 20
 _MOST_NOTES: Final = 4
-_TRIES: Final = 4
+_TRIES: Final = 8
 _LEAST_PIECE: Final = 30
 _PIECES: Final = 4
 """A shortened passage has at least this number of pieces, each with this part of its size."""
 _FRAME_TOKENS: Final = 24
+_SENTENCE_ENDS: Final = (". ", "! ", "? ", "\n", "。")
 
 
 class Page(Value, frozen=True, kw_only=True):
@@ -106,14 +85,14 @@ def page_of(
     if not passages:
         return Page(text="All turns of this conversation are still shown above; there are no earlier ones.")
     searched = len(passages)
-    values = _values(passages, query)
     if not terms_of(query):
         return Page(text="Name words that the passage would contain.", searched=searched)
-    order = best_order(values)
+    order, term = _order(passages, query)
     shown: dict[int, str] = {}
     taken: set[int] = set()
     for _ in range(min(max(1, page), _MOST_PAGES)):
-        shown = _fill(passages, query, [at for at in order if at not in taken], taken, max_tokens)
+        hits = [at for at in order if at not in taken][:HITS]
+        shown = _fill(passages, (query, term), hits, taken, max_tokens)
         if not shown:
             break
         taken |= shown.keys()
@@ -133,31 +112,49 @@ def _nothing(searched: int, *, is_first: bool) -> str:
     return f"{found} passage among {searched} earlier turns. Try other words once; else it is not known."
 
 
-def _values(passages: Sequence[Passage], query: str) -> list[float]:
-    """The score of each passage, plus a part of the scores of its neighbours."""
-    own = scores(query, [prepared(passage.text) for passage in passages])
-    own = [
-        value * ASKED if passage.has_asked else value for value, passage in zip(own, passages, strict=True)
-    ]
+def _order(passages: Sequence[Passage], query: str) -> tuple[list[int], str]:
+    """The places of the passages, best first, and the term that decided the first place.
+
+    A passage gets a part of the scores of its neighbours.
+
+    A long passage counts as its best part. Else it would lose against short ones that match less.
+    """
+    parts = [(at, part) for at, passage in enumerate(passages) for part in _parts(passage.text)]
+    texts = [prepared(part) for _, part in parts]
+    counts = counts_of(query, texts)
+    own = [0.0] * len(passages)
+    for (at, _), value in zip(parts, scores(counts, texts), strict=True):
+        own[at] = max(own[at], value * ASKED if passages[at].has_asked else value)
     padded = [0.0, *own, 0.0]
-    return [
+    values = [
         value + NEIGHBOUR * (before + after)
         for before, value, after in zip(padded, own, padded[2:], strict=False)
     ]
+    term = rarest(counts)
+    having = {at for (at, _), count in zip(parts, counts.get(term, ()), strict=False) if count}
+    return best_order(values, having), term
+
+
+def _parts(text: str) -> list[str]:
+    """A long text in parts that are scored one by one."""
+    return [text] if len(text) <= _LONG else _pieces(text, _LONG // 2)
 
 
 def _fill(
-    passages: Sequence[Passage], query: str, order: Sequence[int], taken: set[int], max_tokens: int
+    passages: Sequence[Passage],
+    asked: tuple[str, str],
+    hits: Sequence[int],
+    taken: set[int],
+    max_tokens: int,
 ) -> dict[int, str]:
     """The next hits, then the turns beside them, as many as fit; by place."""
     left: float = max_tokens - _FRAME_TOKENS
     shown: dict[int, str] = {}
-    hits = order[:HITS]
     beside = [at + step for at in hits for step in (1, -1) if 0 <= at + step < len(passages)]
     for at in [*hits, *beside]:
         if at in shown or at in taken:
             continue
-        text = _shown(passages[at], query, max_tokens // 2)
+        text = _shown(passages[at], asked, (max_tokens - _FRAME_TOKENS) // 2)  # the best two always fit
         size = _size(text)
         if size <= left or not shown:  # the best one is always there
             shown[at] = text
@@ -165,12 +162,12 @@ def _fill(
     return shown
 
 
-def _shown(passage: Passage, query: str, max_tokens: int) -> str:
+def _shown(passage: Passage, asked: tuple[str, str], max_tokens: int) -> str:
     """A passage as a page shows it: at most `_LONG` characters, and at most `max_tokens` tokens."""
     head = f"[turn {passage.number}, {passage.date}]\n"
     most = _LONG
     for _ in range(_TRIES):
-        text = head + _shortened(passage.text, query, most)
+        text = head + _shortened(passage.text, asked, most)
         size = _size(text)
         if size <= max_tokens:
             return text
@@ -182,14 +179,21 @@ def _size(text: str) -> float:
     return text_tokens(text.encode("utf-8", "replace")) + 2
 
 
-def _shortened(text: str, query: str, most: int) -> str:
+def _shortened(text: str, asked: tuple[str, str], most: int) -> str:
     """A long text as its beginning and its best pieces, in order, with marks where something is left out. The
-    notes that name results stay."""
+    notes that name results stay.
+
+    `asked`: the query, and its rarest term in all passages. The best piece with that term is always there.
+    """
+    query, term = asked
     if len(text) <= most:
         return text
     size = max(_LEAST_PIECE, most // _PIECES)
-    pieces: list[str] = re.findall(rf"(?s).{{1,{size}}}(?:\s|$)|.{{1,{size}}}", text)
-    ranked = best_order(scores(query, [prepared(piece) for piece in pieces]))
+    pieces = _pieces(text, size)
+    texts = [prepared(piece) for piece in pieces]
+    counts = counts_of(query, texts)
+    having = {at for at, count in enumerate(counts.get(term, ())) if count}
+    ranked = best_order(scores(counts, texts), having)
     kept: set[int] = set()
     for at in (*ranked, 0, *range(1, len(pieces))):
         if sum(len(pieces[one]) for one in kept) + len(pieces[at]) > most:
@@ -206,10 +210,37 @@ def _shortened(text: str, query: str, most: int) -> str:
     return "\n".join([short, *lost[:_MOST_NOTES]])
 
 
+def _pieces(text: str, size: int) -> list[str]:
+    """The text in pieces of at most `size` characters."""
+    ends = [0]
+    while ends[-1] < len(text):
+        ends.append(_end(text, ends[-1], size))
+    return [text[begin:end] for begin, end in pairwise(ends)]
+
+
+def _end(text: str, begin: int, size: int) -> int:
+    """Where a piece ends: behind a sentence, else behind a word, and not within a number or a code."""
+    end, half = begin + size, begin + size // 2
+    if end >= len(text):
+        return len(text)
+    sentence = max(text.rfind(sign, half, end) + len(sign) for sign in _SENTENCE_ENDS)
+    if sentence > half:
+        return sentence
+    space = text.rfind(" ", begin, end)
+    while space > begin and text[space + 1].isdigit():
+        space = text.rfind(" ", begin, space)
+    if space > begin:
+        return space + 1
+    at = end
+    while at > half and text[at].isascii() and text[at].isalnum():
+        at -= 1
+    return at if at > half else end
+
+
 MOST_BYTES: Final = 32 * 2**20
 """How many raw bytes of the archive one call searches, from the newest on."""
 
-_MOST_ARGUMENTS: Final = 300
+_MOST_ARGUMENTS: Final = 2_000
 
 
 class Passage(Value, frozen=True, kw_only=True):
@@ -337,71 +368,3 @@ def _line(who: str, said: str) -> str:
     """A message as lines. Later lines are indented, so that no text can look like another message."""
     lines = "\n  ".join(said.strip().splitlines())
     return f"{who}: {lines}"
-
-
-PREFIX: Final = 5
-"""Letters of a word that count."""
-
-MOST_TERMS: Final = 64
-"""How many terms of a query count, from the first on."""
-
-_K1: Final = 1.2
-_B: Final = 0.75
-
-# Han, kana, bopomofo, Hangul; Thai, Lao, Tibetan, Burmese, Khmer. In the second class also the letters of
-# India, because Python does not count their vowel signs as letters.
-_UNSPACED: Final = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3100-\u312f"
-_HAN: Final = "\u31a0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
-_RUN: Final = re.compile(f"([{_UNSPACED}{_HAN}]+)")
-_NO_LETTERS: Final = re.compile(f"[^\\w\u0900-\u0dff{_UNSPACED}]+|_+")
-_NO_LETTERS_ASCII: Final = re.compile(r"[^a-z0-9]+")
-
-# Accents; the signs of Hebrew and Arabic that are mostly left out.
-_ACCENTS: Final = re.compile("[\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670]+")
-
-
-def prepared(text: str) -> str:
-    """The text as `scores` searches it: lower case, no accents, each word between two spaces."""
-    text = text.casefold()
-    if text.isascii():
-        return f"  {_NO_LETTERS_ASCII.sub('  ', text)}  "
-    text = unicodedata.normalize("NFKD", text).replace("\u0131", "i")  # the dotless i of Turkish
-    text = unicodedata.normalize("NFC", _ACCENTS.sub("", text))
-    text = _NO_LETTERS.sub("  ", _RUN.sub(r"  \1  ", text))
-    return f"  {text}  "
-
-
-def terms_of(query: str) -> list[str]:
-    """The terms of a query, each once, in the form of a prepared text."""
-    found: dict[str, None] = {}
-    for word in prepared(query).split():
-        if _RUN.fullmatch(word):
-            found.update(dict.fromkeys(word[at : at + 2] for at in range(max(1, len(word) - 1))))
-        elif len(word) < PREFIX:
-            found[f" {word} "] = None
-        else:
-            found[f" {word[:PREFIX]}"] = None
-    return list(found)[:MOST_TERMS]
-
-
-def scores(query: str, texts: Sequence[str]) -> list[float]:
-    """Give the score of each prepared text; 0.0 without a term of the query."""
-    found = [0.0] * len(texts)
-    lengths = [len(text) for text in texts]
-    usual = sum(lengths) / max(1, len(texts))
-    for term in terms_of(query):
-        counts = [text.count(term) for text in texts]
-        having = sum(map(bool, counts))
-        if not having:
-            continue
-        weight = log(1 + (len(texts) - having + 0.5) / (having + 0.5))
-        for at, count in enumerate(counts):
-            if count:
-                norm = _K1 * (1 - _B + _B * lengths[at] / usual)
-                found[at] += weight * count * (_K1 + 1) / (count + norm)
-    return found
-
-
-def best_order(values: Sequence[float]) -> list[int]:
-    """The places of the values above zero, highest value first; of equal values the last place first."""
-    return sorted((at for at, value in enumerate(values) if value > 0), key=lambda at: (-values[at], -at))

@@ -10,7 +10,6 @@ from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from decimal import Decimal
-from itertools import count
 from typing import Any, Literal, TextIO, TypeAlias
 
 from msgspec.structs import asdict
@@ -21,6 +20,7 @@ from ..base.values import Value
 from ..types.answers import PendingReason
 from ..types.citations import Citation, citations_of_rows
 from ..types.messages import Message, Part, ResultFlag, Text, ToolCall, Usage, call_dict
+from ..types.result import Action
 from ..types.usage import Charge, Prices, genai_price, priced, total
 from .transcript_json import HISTORY_VERSION
 
@@ -79,14 +79,18 @@ class HistoryIteration(Value, frozen=True, kw_only=True):
     """One model call of a turn: the messages that were sent with it, and the reply.
 
     Attributes:
-        messages: The messages in order.
+        messages: The messages in order; in an unfinished turn also results that no model has read yet.
         calls: The calls of the reply, each with its result. The results themselves are messages of the next
             iteration, as they were sent with the next request.
         model: The model that was asked; "" if it is not known.
         endpoint: The server that was asked, as `StateInfo.endpoint`; "" if it is not known.
         wire: The provider API.
         request_id: The provider's id of the request, where the turn had `record_ids=True`; else "".
+        number: Counted from 1 over the conversation, as `History.iteration` takes it.
+        metadata: The caller's `metadata=` of its turn.
     """
+
+    _unshown = frozenset({"metadata"})
 
     messages: tuple[Message, ...]
     finish_reason: str
@@ -98,6 +102,8 @@ class HistoryIteration(Value, frozen=True, kw_only=True):
     calls: tuple[HistoryCall, ...] = ()
     endpoint: str = ""
     wire: str = ""
+    number: int = 0
+    metadata: Mapping[str, str] = {}
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
@@ -220,6 +226,12 @@ class HistoryTurn(Value, frozen=True, kw_only=True):
         return dict(found) if isinstance(found, Mapping) else {}
 
     @property
+    def actions(self) -> tuple[Action, ...]:
+        """The actions that tools logged, where the turn had `record_actions=True`. If the state had no more
+        room, the last one has ``data["left_out"]``: how many more there were."""
+        return tuple(Action(*row) for row in self.facts.get("acts", ()))
+
+    @property
     def citations(self) -> tuple[Citation, ...]:
         """The sources that the replies of the turn named, in order. The places of a source count in the text
         of its own reply."""
@@ -277,6 +289,8 @@ class History(Value, frozen=True, kw_only=True):
                     yield from _message_rows(message)
                 for call in iteration.calls:
                     yield ShownText("call", f"{call.name}({_written(call)}){_outcome(call)}")
+            for action in turn.actions:
+                yield ShownText("action", action.text)
             if turn.partial_text:
                 yield ShownText("assistant (broke off)", turn.partial_text)
         if self.waiting:
@@ -316,12 +330,10 @@ class History(Value, frozen=True, kw_only=True):
         return tuple(match for match in self._each() if _holds(match.message, wanted))
 
     def _each(self) -> Iterator[HistoryMatch]:
-        number = 0
         for turn in self.turns:
             for iteration in turn.iterations:
-                number += 1
                 for message in iteration.messages:
-                    yield HistoryMatch(message=message, turn=turn, iteration=number)
+                    yield HistoryMatch(message=message, turn=turn, iteration=iteration.number)
         for message in self.waiting:
             yield HistoryMatch(message=message)
 
@@ -334,10 +346,9 @@ class History(Value, frozen=True, kw_only=True):
         Args:
             media: True to have the bytes of pictures, documents and sound too, in base64.
         """
-        numbers = count(1)
         return {
             "version": HISTORY_VERSION,
-            "turns": [_turn(turn, numbers, media) for turn in self.turns],
+            "turns": [_turn(turn, media) for turn in self.turns],
             "waiting": [message.to_dict(media=media) for message in self.waiting],
         }
 
@@ -364,7 +375,7 @@ def _written(call: ToolCall) -> str:
 # ------------------------------------------------------------------------------------------------- JSON
 
 
-def _turn(turn: HistoryTurn, numbers: Iterator[int], media: bool) -> dict[str, Any]:
+def _turn(turn: HistoryTurn, media: bool) -> dict[str, Any]:
     cost, failure = turn.cost(), turn.failure
     joined = {call.id for call in turn.calls}
     return {
@@ -382,17 +393,18 @@ def _turn(turn: HistoryTurn, numbers: Iterator[int], media: bool) -> dict[str, A
         "speaker": turn.speaker,
         "metadata": dict(turn.metadata),
         "settings": dict(turn.settings),
+        "actions": [{"text": one.text, "data": dict(one.data)} for one in turn.actions],
         "citations": [
             {name: value for name, value in asdict(one).items() if name != "raw"} for one in turn.citations
         ],
-        "iterations": [_iteration(one, next(numbers), joined, media) for one in turn.iterations],
+        "iterations": [_iteration(one, joined, media) for one in turn.iterations],
     }
 
 
-def _iteration(one: HistoryIteration, number: int, joined: Container[str], media: bool) -> dict[str, Any]:
+def _iteration(one: HistoryIteration, joined: Container[str], media: bool) -> dict[str, Any]:
     calls = iter(one.calls)
     return {
-        "number": number,
+        "number": one.number,
         "model": one.model,
         "request_id": one.request_id,
         "finish_reason": one.finish_reason,

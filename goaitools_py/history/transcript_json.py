@@ -153,6 +153,7 @@ _TURN: Final = _object(
     speaker=_or_null(_TEXT),
     metadata=_TEXTS,
     settings={"type": "object"},
+    actions={"type": "array", "items": _object(text=_TEXT, data={"type": "object"})},
     citations={"type": "array", "items": _CITATION},
     iterations={"type": "array", "items": _ITERATION},
 )

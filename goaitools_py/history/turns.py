@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from itertools import count
 from typing import Any, Final, TypeAlias
 
 from msgspec import Raw
@@ -88,7 +89,8 @@ def read_history(
     read = [(turn, number, dialect) for turn, number in zip(closed, numbers, strict=True)]
     if archived:
         read = _transcript(archive_of(state, codec, binding), read, state.meta.wire, dialect)
-    turns = tuple(_turn(one, state.meta, opened if one[1] == newest else None) for one in read)
+    counter = count(1)
+    turns = tuple(_turn(one, state.meta, opened if one[1] == newest else None, counter) for one in read)
     if results := [part for part in results_of(state.parts) if part.is_here]:
         turns = _with_results(turns, results, codec, binding)
     return History(turns=turns, waiting=inbox_messages(state, dialect))
@@ -133,15 +135,24 @@ def _is_readable(one: _Numbered) -> bool:
     return False
 
 
-def _turn(one: _Numbered, meta: Meta, opened: OpenTurn | None) -> HistoryTurn:
-    """One turn. `opened`: the unfinished turn, if this is the turn that it would be if it were closed."""
+def _turn(one: _Numbered, meta: Meta, opened: OpenTurn | None, counter: Iterator[int]) -> HistoryTurn:
+    """One turn. `opened`: the unfinished turn, if this is the turn that it would be if it were closed.
+
+    `counter`: gives the numbers of the iterations.
+    """
     turn, number, dialect = one
     record, created = turn.record, meta.created
     messages = [_with_marks(read_entries(dialect, own), iteration) for iteration, own in turn.by_iteration()]
-    iterations = []
+    iterations: list[HistoryIteration] = []
+    metadata = dict(record.facts.get("metadata", {}))
     for iteration, own, calls in zip(
         record.iterations, messages, _calls(record, messages, opened), strict=True
     ):
+        if opened is not None and iterations and not (iteration.finish_reason or iteration.usage.requests):
+            # No model was asked with these messages yet: they are no iteration of their own.
+            before = iterations[-1]
+            iterations[-1] = replace(before, messages=(*before.messages, *own), calls=(*before.calls, *calls))
+            continue
         started = record.at + iteration.start
         asked = number and iteration.finish_reason
         endpoint, model = model_at(meta, iteration.model) if asked else ("", "")
@@ -157,6 +168,8 @@ def _turn(one: _Numbered, meta: Meta, opened: OpenTurn | None) -> HistoryTurn:
                 endpoint=endpoint,
                 wire=dialect.wire,
                 request_id=iteration.request_id,
+                number=next(counter),
+                metadata=metadata,
             )
         )
     return HistoryTurn(
@@ -348,6 +361,10 @@ def _turn_lines(turn: HistoryTurn) -> Iterator[str]:
     yield ""
     for message in turn.messages:
         yield from _message_lines(message)
+    for action in turn.actions:
+        yield "**Action**"
+        yield ""
+        yield from _block(action.text)
 
 
 def _message_lines(message: Message) -> Iterator[str]:

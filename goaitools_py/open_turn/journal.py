@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+import msgspec
+
 from ..backends.base import Dialect
 from ..backends.read_entries import read_entries
 from ..base.values import Value, replace
@@ -28,10 +30,13 @@ from ..tools.call import whole_text, with_ends
 from ..types.answers import PendingCall, pending_inside
 from ..types.errors import StateError, StateInvalidError
 from ..types.messages import Part, ResultFlag, Text, ToolCall, ToolRecord, ToolResult
+from ..types.result import Action
 from .turn_ids import TURN_IDS_FACT
 
 __all__ = [
+    "ACTIONS",
     "CLAIM",
+    "MOST_ACTION_BYTES",
     "STARTED",
     "SYNTHETIC",
     "Keeping",
@@ -53,6 +58,7 @@ __all__ = [
     "tool_call",
     "tool_record",
     "unfinished",
+    "with_actions",
 ]
 
 SYNTHETIC: dict[ResultFlag, str] = {
@@ -163,6 +169,50 @@ def put_call(state: ConversationState, index: int, call: JournalCall) -> Convers
     # A new tuple: another thread may be writing the old state into a blob at this moment.
     calls = tuple(call if n == index else old for n, old in enumerate(opened.calls))
     return replace(state, open=replace(opened, calls=calls))
+
+
+MOST_ACTION_BYTES: Final = 16 * 1024
+"""Bytes of JSON that the actions of one turn may take."""
+
+ACTIONS: Final = "acts"
+"""The name of a turn fact: a row for each action, its text and its data. The last row may count those that
+were left out."""
+
+_LEFT_OUT: Final = "left_out"
+
+
+def with_actions(
+    state: ConversationState, actions: Sequence[Action], *, most: int = MOST_ACTION_BYTES
+) -> ConversationState:
+    """The state with actions in its open turn, the oldest first, up to `most` bytes of all together."""
+    turn = state.open
+    if turn is None:
+        return state
+    rows = list(turn.facts.get(ACTIONS, ()))
+    left_out = rows.pop()[1][_LEFT_OUT] if rows and _counts_rest(rows[-1]) else 0
+    size = len(msgspec.json.encode(rows))
+    for at, action in enumerate(actions):
+        row = _action_row(action)
+        size += len(msgspec.json.encode(row)) + 1
+        if left_out or size > most:
+            left_out += len(actions) - at
+            break
+        rows.append(row)
+    if left_out:
+        rows.append([f"[{left_out} more actions are not kept]", {_LEFT_OUT: left_out}])
+    return replace(state, open=replace(turn, facts={**turn.facts, ACTIONS: rows}))
+
+
+def _counts_rest(row: Sequence[Any]) -> bool:
+    return len(row) == 2 and row[1].keys() == {_LEFT_OUT} and type(row[1][_LEFT_OUT]) is int
+
+
+def _action_row(action: Action) -> list[Any]:
+    text = action.text.encode("utf-8", "replace").decode()
+    data: Any = {}
+    with suppress(Exception):  # it holds any objects of the tool's own
+        data = msgspec.json.decode(msgspec.json.encode(dict(action.data), enc_hook=str))
+    return [text, data] if data else [text]
 
 
 def reject_results(state: ConversationState) -> ConversationState:

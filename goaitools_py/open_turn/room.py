@@ -22,7 +22,7 @@ records that follow it. So every call that took effect has a record.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -41,6 +41,7 @@ from ..state.segments import meta_bytes, values_in
 from ..state.state import ConversationState, hard_limits, soft_limits, written
 from ..types.errors import StateTooLargeError
 from ..types.messages import Part, Text
+from ..types.result import Action
 from . import journal, steps
 from .turn_ids import within_json
 
@@ -57,6 +58,7 @@ __all__ = [
     "shown_limit",
     "size_of",
     "stored_size",
+    "with_actions",
     "written_size",
 ]
 
@@ -393,7 +395,19 @@ def admitted(room: Room, state: ConversationState, index: int, call: JournalCall
 def _problem(
     room: Room, state: ConversationState, index: int, call: JournalCall
 ) -> StateTooLargeError | None:
-    grown = journal.put_call(state, index, call)
+    return _results_problem(room, journal.put_call(state, index, call))
+
+
+def with_actions(room: Room, state: ConversationState, actions: Sequence[Action]) -> ConversationState:
+    """The state with actions in its open turn, or with their number, or as it is: as far as there is room."""
+    for most in (journal.MOST_ACTION_BYTES, 0):
+        grown = journal.with_actions(state, actions, most=most)
+        if _results_problem(room, grown) is None:
+            return grown
+    return state
+
+
+def _results_problem(room: Room, grown: ConversationState) -> StateTooLargeError | None:
     more = journal.unfinished(grown) * CALL_BYTES
     # The turn should end within the soft limits. A cut can remove the turns before it, but not this turn.
     return room.problem(grown, RESULTS, more=more) or room.problem_alone(grown, more=more)

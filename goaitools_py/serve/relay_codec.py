@@ -125,7 +125,8 @@ def _written(note: Note) -> tuple[str, Any]:
         case Found():
             return name, [_pieces(note.before), _pieces(note.since)]
         case TurnCompleted():
-            return name, [note.conversation_id, note.turn_ref, _result(note.result)]
+            told = {**_result(note.result), "message_count": note.message_count}
+            return name, [note.conversation_id, note.turn_ref, told]
         case Compacted():
             report = {field: getattr(note.report, field) for field in _CUT}
             return name, [note.conversation_id, note.turn_ref, report]
@@ -142,7 +143,8 @@ def _read(name: str, fields: Any) -> Note:
         return Found(_pieces_in(before), _pieces_in(since))
     id, ref, told = fields
     if name == "TurnCompleted":
-        return TurnCompleted(conversation_id=id, turn_ref=ref, result=_result_in(told))
+        count = told["message_count"]
+        return TurnCompleted(conversation_id=id, turn_ref=ref, result=_result_in(told), message_count=count)
     if name == "Compacted":
         return Compacted(conversation_id=id, turn_ref=ref, report=CompactionReport(**told))
     raise KeyError(name)

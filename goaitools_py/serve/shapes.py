@@ -253,8 +253,16 @@ class File(Struct):
     name: str | UnsetType = UNSET
 
 
+class ShownAction(Struct):
+    """Something that a tool did in a turn, as it logged it."""
+
+    text: str
+    data: dict[str, Any]
+
+
 class ShownMessage(Struct):
-    """A message of a history. A reply has pieces, other messages may have files and a speaker."""
+    """A message of a history. A reply has pieces, and the actions of its turn where the state keeps them.
+    Other messages may have files and a speaker."""
 
     id: str
     role: Literal["user", "assistant"]
@@ -262,6 +270,7 @@ class ShownMessage(Struct):
     pieces: list[SaidPiece | ReasonedPiece | CalledPiece | ReturnedPiece | WaitsPiece] | UnsetType = UNSET
     files: list[File] | UnsetType = UNSET
     speaker: str | UnsetType = UNSET
+    actions: list[ShownAction] | UnsetType = UNSET
 
 
 class ProblemDocument(Struct):

@@ -29,6 +29,7 @@ __all__ = [
 
 FACTS: Final = frozenset(
     {
+        "acts",
         "answers",
         "c",
         "calls_started",

@@ -407,6 +407,12 @@ def usage_of(row: Sequence[int]) -> Usage:
     )
 
 
+def counts_of(meta: Meta, opened: OpenTurn | None) -> dict[str, Any]:
+    """The fields of an event that tell how large a conversation is: its messages, and its tokens for life."""
+    messages = meta.messages + (opened.messages if opened is not None else 0)
+    return {"message_count": messages, "total_usage": usage_of(meta.total)}
+
+
 class InboxItem(Value, frozen=True, kw_only=True):
     """A message that no model has seen: its entry, its role letter and, for events, topic and id digest.
 

@@ -172,6 +172,7 @@ def checked_facts(facts: dict[str, Any]) -> dict[str, Any]:
     )
     status_is_text = isinstance(facts.get("status", ""), str)
     unsent_is_bool = type(facts.get("unsent", False)) is bool
+    acts_are_rows = all(map(_is_act, acts)) if isinstance(acts := facts.get("acts", []), list) else False
     citations_are_rows = isinstance(facts.get("citations", []), list)
     if not (
         flags_are_text
@@ -182,11 +183,18 @@ def checked_facts(facts: dict[str, Any]) -> dict[str, Any]:
         and failed_is_text
         and answers_are_places
         and status_is_text
+        and acts_are_rows
         and citations_are_rows
         and unsent_is_bool
     ):
         raise unreadable("the turn facts")
     return facts
+
+
+def _is_act(row: Any) -> bool:
+    """Whether this is a text, and perhaps an object behind it."""
+    is_row = isinstance(row, list) and 0 < len(row) <= 2
+    return is_row and isinstance(row[0], str) and all(isinstance(one, dict) for one in row[1:])
 
 
 def iteration_of(row: IterationRow) -> Iteration:

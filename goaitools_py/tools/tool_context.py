@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic
 
 from ..base.values import Value, field
+from ..types.result import Action
 from ..types.usage import Bill
 
 if TYPE_CHECKING:
@@ -35,15 +36,6 @@ class Waiting(Exception):  # noqa: N818 - no failure: the call waits for answers
     def __init__(self, asks: str) -> None:
         super().__init__()
         self.asks = asks
-
-
-class Action(Value, frozen=True):
-    """Something that a tool did, as it says: text for people, data for programs. Never stored in a state."""
-
-    _unshown = frozenset({"text", "data"})
-
-    text: str
-    data: Mapping[str, Any] = {}
 
 
 class ToolContext(Value, Generic[DepsT], frozen=True, kw_only=True):

@@ -25,7 +25,7 @@ from ..base.values import replace
 from ..open_turn import acts, attempts, journal, steps
 from ..open_turn.turn_ids import StoredReply
 from ..state.blob_header import may_take_long
-from ..state.records import Meta, dollars_of, usage_of
+from ..state.records import Meta, counts_of, dollars_of, usage_of
 from ..state.state import ConversationState
 from ..types.citations import Citation, shifted
 from ..types.errors import (
@@ -182,6 +182,12 @@ class TurnEngine:
         return self._ledger.event_ids
 
     @property
+    def counts(self) -> dict[str, Any]:
+        """The counts of the conversation now, for an event; see `counts_of`."""
+        state = self._ledger.state
+        return counts_of(state.meta, state.open)
+
+    @property
     def has_acted(self) -> bool:
         """True once a model was asked or a tool started."""
         return self._ledger.has_acted
@@ -231,7 +237,7 @@ class TurnEngine:
         if ledger.listening:
             if stored.text:
                 yield Emit(TextDelta(stored.text, 1, **ledger.event_ids))
-            yield Emit(TurnCompleted(result, **ledger.event_ids))
+            yield Emit(TurnCompleted(result, self.counts["message_count"], **ledger.event_ids))
         return result
 
     def _open_reply(self, state: ConversationState) -> Reply:
@@ -389,7 +395,7 @@ class TurnEngine:
         ledger = self._ledger
         return ModelReplied(
             reply.usage,
-            state.meta.messages + (state.open.messages if state.open is not None else 0),
+            self.counts["message_count"],
             ledger.iteration,
             reply.model or model,
             ledger.report.reply_seconds,
@@ -480,7 +486,7 @@ class TurnEngine:
         # After `self._result`: if the checkpoint fails, `snapshot` still has the final blob.
         yield from ledger.checkpoint(blob)
         if ledger.listening and status != "in_progress":
-            yield Emit(TurnCompleted(result, **ledger.event_ids))
+            yield Emit(TurnCompleted(result, self.counts["message_count"], **ledger.event_ids))
         return result
 
 

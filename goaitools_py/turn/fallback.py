@@ -172,6 +172,11 @@ class FallbackTurn:
         return self._engine.event_ids
 
     @property
+    def counts(self) -> dict[str, Any]:
+        """As `TurnEngine.counts`."""
+        return self._engine.counts
+
+    @property
     def has_acted(self) -> bool:
         """As `TurnEngine.has_acted`."""
         return self._engine.has_acted

@@ -16,7 +16,7 @@ from ..base.values import replace
 from ..open_turn import journal
 from ..open_turn.acts import begun
 from ..open_turn.room import CALL_BYTES, RESULTS, stored_size
-from ..state.records import OpenTurn, dollars_of, usage_of
+from ..state.records import OpenTurn, counts_of, dollars_of, usage_of
 from ..state.state import ConversationState
 from ..types.errors import BudgetExceededError, LimitExceededError, StateSizeError, StateTooLargeError
 from ..types.events import ContextWarning, Filled
@@ -287,7 +287,8 @@ def context_warnings(ledger: Ledger, state: ConversationState) -> list[ContextWa
                 f"{marks[passed - 1]:.0%}; {advice}",
             )
             level: Literal["approaching", "at_limit"] = "at_limit" if passed == len(marks) else "approaching"
-            found.append(ContextWarning(level, used, limit, of, **ledger.event_ids))
+            count = counts_of(meta, state.open)["message_count"]
+            found.append(ContextWarning(level, used, limit, of, count, **ledger.event_ids))
     if told != meta.warned:
         ledger.state = replace(state, meta=msgspec.structs.replace(meta, warned=told))
     return found

@@ -19,7 +19,7 @@ from ..base.values import Value, replace
 from ..open_turn import journal
 from ..open_turn.given_answers import approved_arguments
 from ..open_turn.journal import asks_of
-from ..open_turn.room import admitted, calls_problem
+from ..open_turn.room import admitted, calls_problem, with_actions
 from ..state.records import JournalCall
 from ..state.state import ConversationState
 from ..tools import BadArguments, Tool, ToolContext
@@ -31,6 +31,7 @@ from ..types.messages import Part, Text
 from .flow import AwaitTool, CallTool, Emit, Flow, ToolDone, ToolReport
 from .ledger import Ledger
 from .recall import is_recall, keeping_of, ready_to_run
+from .report import Recalled
 from .tool_reports import tell_failed, tell_left_out, tell_not_kept
 
 __all__ = ["refuse_calls", "run_calls", "tell_pending"]
@@ -391,12 +392,17 @@ def _note(ledger: Ledger, done: ToolDone) -> None:
         started=done.started,
         seconds=done.seconds,
     )
-    state = ledger.state
+    state, before = ledger.state, _calls(ledger)[done.index]
+    is_noted = before.state == "done" and before.seconds == done.seconds  # an exit can run this twice
     if outcome.whole:  # the whole result enters together with the record of the call
         state, call = _kept(ledger, done.index, call, outcome.whole)
     found = admitted(ledger.room, state, done.index, call)
     state = state if found.call is call else ledger.state
-    ledger.state = journal.put_call(state, done.index, found.call)
+    state = journal.put_call(state, done.index, found.call)
+    if ledger.options.record_actions and outcome.actions and not is_noted:
+        actions = [action for action in outcome.actions if not isinstance(action, Recalled)]
+        state = with_actions(ledger.room, state, actions) if actions else state
+    ledger.state = state
     logged = journal.tool_record(found.logged, iteration=ledger.iteration, error=outcome.exception)
     ledger.record(done.index, logged)
     ledger.overflow = ledger.overflow or found.problem

@@ -301,13 +301,15 @@ Filled = Literal["tokens", "blob_bytes", "decoded_bytes", "entries"]
 class ContextWarning(Event, frozen=True):
     """The history approaches, or has reached, the model's context window (tokens), or a limit of its state.
 
-    `of`: the kind of limit; `used` and `limit` are in its units.
+    `of`: the kind of limit; `used` and `limit` are in its units. `message_count`: messages in the
+    conversation now.
     """
 
     level: Literal["approaching", "at_limit"]
     used: int
     limit: int
     of: Filled = "tokens"
+    message_count: int = 0
 
 
 class StateDiscarded(Event, frozen=True):
@@ -356,11 +358,15 @@ class FellBack(Event, frozen=True):
 
 
 class TurnCompleted(Event, frozen=True):
-    """The turn is over; `result` is the return value of the call."""
+    """The turn is over; `result` is the return value of the call.
+
+    `message_count`: messages in the conversation now; 0 if it is not known.
+    """
 
     _unshown = frozenset({"result"})
 
     result: ChatResult
+    message_count: int = 0
 
     def to_dict(self, *, content: bool = False) -> dict[str, Any]:
         """As `Event.to_dict`, with facts of the result: no state, and text only with `content`.
@@ -375,6 +381,7 @@ class TurnCompleted(Event, frozen=True):
             "status": result.status,
             "finish_reason": result.finish_reason,
             "usage": _facts(result.usage),
+            "total_usage": _facts(result.total_usage),
             "cost_usd": None if cost is None else float(cost),
             "iterations": result.iterations,
             "tool_calls": len(result.tool_log),
@@ -387,9 +394,15 @@ class TurnCompleted(Event, frozen=True):
 
 
 class Appended(Event, frozen=True):
-    """Messages or events were added to a conversation outside of a turn. `messages`: how many were given."""
+    """Messages or events were added to a conversation outside of a turn.
+
+    `messages`: how many were given. `message_count`: messages in the conversation now, without those that
+    wait for the next turn. `total_usage`: its tokens in its whole life.
+    """
 
     messages: int
+    message_count: int = 0
+    total_usage: Usage = Usage()
 
 
 class StateSaved(Event, frozen=True):
@@ -397,8 +410,11 @@ class StateSaved(Event, frozen=True):
 
     `version` is the store's new version, `blob_bytes` the size of the blob, with the parts of its history.
     `written_bytes` is what the save has sent of them: with ``parts="store"`` the head and the new parts.
+    `message_count` and `total_usage`: as in `Appended`.
     """
 
     version: int | None
     blob_bytes: int
     written_bytes: int = 0
+    message_count: int = 0
+    total_usage: Usage = Usage()

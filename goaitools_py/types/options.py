@@ -238,6 +238,8 @@ class ChatOptions(Given, frozen=True, kw_only=True):
             read; `CompactionRequest.is_cold` is then true. None: never.
         record_ids: True: the state keeps the provider's id of each request, for support tickets; some 30
             bytes for each model call, which do not compress. `HistoryIteration.request_id` has it.
+        record_actions: True: the state keeps the actions that tools log with ``ctx.log_action``, up to 16 KiB
+            in a turn. `HistoryTurn.actions` has them; no model reads them.
         token_counter: A `TokenCounter` for messages that no usage has counted yet. None: `TokenEstimate`.
             Its numbers are calibrated with the real usage of the conversation in both cases.
         context_marks: Fractions of the model's context window, and of the state's limits on bytes and
@@ -304,6 +306,7 @@ class ChatOptions(Given, frozen=True, kw_only=True):
     compactor: Any = UNSET
     cold_after: float | Unset | None = UNSET
     record_ids: bool | Unset = UNSET
+    record_actions: bool | Unset = UNSET
     token_counter: TokenCounter | Unset | None = UNSET
     context_marks: Sequence[float] | Unset = UNSET
     prices: Prices | Unset | None = UNSET
@@ -385,6 +388,7 @@ class Resolved(Value, frozen=True, kw_only=True):
     compactor: Any
     cold_after: float | None
     record_ids: bool
+    record_actions: bool
     token_counter: TokenCounter | None
     context_marks: Sequence[float]
     prices: Prices | None
@@ -531,6 +535,7 @@ _OPTIONS: Final[Mapping[str, _OptionRow]] = {
     "compactor": _OptionRow(None, checks.or_none(checks.compactor)),
     "cold_after": _OptionRow(None, checks.or_none(checks.seconds)),
     "record_ids": _OptionRow(False, checks.flag),
+    "record_actions": _OptionRow(False, checks.flag),
     "token_counter": _OptionRow(None, checks.or_none(checks.counter)),
     "context_marks": _OptionRow(CONTEXT_MARKS, checks.marks),
     "prices": _OptionRow(None, checks.or_none(checks.callback)),

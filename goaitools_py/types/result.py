@@ -7,7 +7,7 @@ Owns: these frozen values. Must never know: how they are made.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
@@ -35,6 +35,7 @@ else:
     T = TypeVar("T")
 
 __all__ = [
+    "Action",
     "ChatResult",
     "CompactionOutcome",
     "CompactionReport",
@@ -103,6 +104,18 @@ class RecallReport(Value, frozen=True, kw_only=True):
     def misses(self) -> int:
         """How many searches found nothing."""
         return self.calls - self.hits
+
+
+class Action(Value, frozen=True):
+    """Something that a tool did, as it says: text for people, data for programs.
+
+    A state has it only with ``record_actions=True``: see `HistoryTurn.actions`.
+    """
+
+    _unshown = frozenset({"text", "data"})
+
+    text: str
+    data: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,18 @@ def _talk(store: Any, lines: list[str], *steps: Any) -> int:
 def _said(store: Any, key: str = "ada") -> list[str]:
     stored = store.load(key)
     return [message.said for message in read_history(stored.blob).all_messages()] if stored else []
+
+
+def test_each_reply_says_what_it_took(
+    store: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seconds, iterations and tokens, on a terminal."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    _talk(store, ["Hello.", "/resume"], "Hello, Ada.")
+
+    shown = capsys.readouterr()
+    assert shown.out == "Hello, Ada.\n"
+    assert len(re.findall(r"^\d+\.\d s, 1 iteration, \d+ tokens in, \d+ out$", shown.err, re.M)) == 1
 
 
 # ----------------------------------------------------------------------------------------- commands

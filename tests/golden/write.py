@@ -9,6 +9,7 @@
 `v1-unsent.jsonl` holds blobs with a refused turn that no request has.
 `v1-pins.jsonl` holds blobs with pinned messages, of which some are left of turns that a cut dropped.
 `v1-results.jsonl` holds blobs with long results that are kept whole, in the history and the open turn.
+`v1-actions.jsonl` holds blobs with the actions of tools.
 It never writes over a file that is there. Salts and conversation ids are random, so a second run would
 write other bytes; the keys are public and made of their names.
 """
@@ -42,6 +43,7 @@ from goaitools_py import (  # noqa: E402
     KeepRecentTurns,
     MessageLimit,
     ModelSettings,
+    ToolContext,
     ToolError,
     ToolReturn,
     TurnError,
@@ -429,6 +431,43 @@ def unsent() -> Iterator[dict[str, Any]]:
 
 
 @tool
+def take(ctx: ToolContext, item: str) -> str:
+    """Take an item."""
+    ctx.log_action(f"took the {item}", item=item, times=[1, 2.5, None])
+    ctx.log_action("x" * (20_000 if item == "rope" else 3))
+    return "You have it."
+
+
+def actions() -> Iterator[dict[str, Any]]:
+    """A turn with the actions of two calls, more than are kept, and an unfinished one."""
+    for name, codec, key, bound in _codecs():
+        for wire in WIRES:
+            first = Calls([("take", {"item": "lamp"}), ("take", {"item": "rope"})])
+            then = Calls([("take", {"item": "key"}), ("pay", {"pounds": 3})])
+            backend = ScriptedBackend(first, "Done.", then, wire=wire)
+            chat, state = Chat(backend, codec=codec, tools=[take, pay], record_actions=True), b""
+            for said in ("Take both.", "Take the key, and pay."):
+                state = chat.chat_with_state(state, user=said, binding=bound).state
+            opening = {"codec": codec, "binding": bound}
+            yield {
+                "name": f"{name}, {wire}, actions",
+                "codec": name,
+                "wire": wire,
+                "key": key,
+                "binding": BOUND if bound is BOUND else None,
+                "blob": base64.b64encode(state).decode(),
+                "segments": [
+                    [int(each.kind), each.entries, each.raw_len, _hash(each.raw())]
+                    for each in blob.decode(state, **opening)
+                ],
+                "actions": [
+                    [[one.text, dict(one.data)] for one in turn.actions]
+                    for turn in read_history(state, **opening).turns
+                ],
+            }
+
+
+@tool
 def almanac(page: int) -> str:
     """A page of the almanac."""
     rows = (
@@ -783,6 +822,7 @@ def main() -> None:
         "v1-facts.jsonl": facts,
         "v1-unsent.jsonl": unsent,
         "v1-pins.jsonl": pins,
+        "v1-actions.jsonl": actions,
         "v1-results.jsonl": results,
     }
     for name, records in files.items():

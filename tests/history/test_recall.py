@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 
 import msgspec
 import pytest
 
-from goaitools_py import Chat, Compactor, KeepRecentTurns, TurnLimit
+from goaitools_py import Chat, Compactor, KeepRecentTurns, TurnLimit, event
 from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.base.values import replace
 from goaitools_py.history import recall_archive
-from goaitools_py.history.recall_archive import (
-    MOST_TERMS,
-    Passage,
-    best_order,
-    page_of,
-    passages_of,
-    prepared,
-    scores,
-    terms_of,
-)
+from goaitools_py.history.ranking import MOST_TERMS, best_order, counts_of, prepared, rarest, scores, terms_of
+from goaitools_py.history.recall_archive import Passage, page_of, passages_of
 from goaitools_py.seal import Plain
 from goaitools_py.state.state import load_state
-from goaitools_py.testing import ScriptedBackend
+from goaitools_py.testing import Calls, ScriptedBackend
 from goaitools_py.tokens import text_tokens
 
 CUTS = Compactor(TurnLimit(1), KeepRecentTurns(1), recall=True)
@@ -38,7 +31,10 @@ def _passages(*texts: str, asked: tuple[int, ...] = ()) -> list[Passage]:
 
 
 def _best(query: str, *texts: str) -> list[int]:
-    return best_order(scores(query, [prepared(text) for text in texts]))
+    found = [prepared(text) for text in texts]
+    counts = counts_of(query, found)
+    having = {at for at, count in enumerate(counts.get(rarest(counts), ())) if count}
+    return best_order(scores(counts, found), having)
 
 
 FOUND = [
@@ -117,6 +113,77 @@ def test_a_turn_that_searched_counts_a_third() -> None:
     assert 1 not in page_of(_passages(*wide), "safe opens", max_tokens=200).numbers
 
 
+SAME_IDENTIFIER = [
+    ("+49 170 123 45 67", "0170-1234567"),
+    ("0170 1234567", "+49 (170) 123-4567"),
+    ("00491701234567", "+49 170 1234567"),
+    ("xkq7r-ab12", "XKQ7RAB12"),
+    ("XKQ7R AB12", "xkq7r/ab12"),
+    ("0193f2a4-7c1e-7000-8000-00a1b2c3d4e5", "0193F2A47C1E7000800000A1B2C3D4E5"),
+    ("ada.byron@example.org", "<ADA.BYRON@EXAMPLE.ORG>"),
+    ("12,345.50", "12345.50"),
+    ("2026-11-26", "2026/11/26"),
+    ("4711", "Nr4711b"),
+    ("٤٧١١", "4711"),
+    ("order4711", "ORDER 4711"),
+]
+
+
+@pytest.mark.parametrize(("query", "text"), SAME_IDENTIFIER)
+def test_an_identifier_is_found_in_another_form(query: str, text: str) -> None:
+    """Other signs between its parts, other case, with and without the code of a country."""
+    others = [
+        "+49 171 999 88 77",
+        "XKQ7RZZ99",
+        "0193f2a4-7c1e-7000-8000-00ffffffffff",
+        "ada.king@example.org",
+    ]
+    others += ["99,345.51", "2026-12-27", "order 5822", "ab 12"]
+
+    assert _best(query, *others * 3, text, *others * 3)[0] == 3 * len(others)
+    assert _best(query, *others, f"{'rain and snow ' * 99}{text} {'rain and snow ' * 99}", *others)[0] == len(
+        others
+    )
+
+
+def _odd_words(r: random.Random) -> list[str]:
+    """Words, numbers and codes in several scripts, many with the same first letters."""
+    begins = ["alexan", "алексан", "αλεξαν", "عبدالر", "xkq7r", "4917", "ord", "राजकु"]
+    ends = ["".join(r.choices("abвг01234567890123456789", k=r.randint(0, 9))) for _ in range(1_200)]
+    return [r.choice(begins) + end for end in ends]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_rare_word_or_number_finds_its_turn_on_the_first_page(seed: int) -> None:
+    """By itself and in a sentence of common words, however long its turn is, however alike the others."""
+    r = random.Random(seed)
+    words, common = _odd_words(r), ["what", "number", "about", "belongs", "please"]
+    turns = [
+        " ".join(r.choices(common, k=r.choice([2, 20, 300])) + r.choices(words, k=r.choice([1, 5, 60])))
+        for _ in range(80)
+    ]
+    turns = [" ".join(r.sample(turn.split(), len(turn.split()))) for turn in turns]
+    passages = _passages(*turns)
+    rare = [word for word in words if sum(f" {word} " in f" {turn} " for turn in turns) == 1]
+    runs = [
+        run for run in re.findall("[0-9]{3,}", " ".join(turns)) if sum(run in turn for turn in turns) == 1
+    ]
+    assert len(rare) > 10
+    assert len(runs) > 10
+
+    for asked in r.sample(rare, 5) + r.sample(runs, 5):
+        texts = [turn.split() if asked in rare else turn for turn in turns]
+        at = next(at for at, text in enumerate(texts) if asked in text)
+        for query in (asked, f"what number {asked} belongs to please", asked.upper()):
+            for size in (300, 1_000):
+                found = page_of(passages, query, max_tokens=size)
+                at = next(
+                    at for at, turn in enumerate(turns) if asked in (turn.split() if asked in rare else turn)
+                )
+                assert at + 1 in found.numbers, (query, size)
+                assert asked in found.text
+
+
 LETTERS = ("abcdefgh ", "абвгдежз ", "春夏秋冬花鳥風月", "กขคงจฉชซ", "0123456789 ", "{}[]<>:;,.!? a")
 
 
@@ -171,6 +238,29 @@ def test_turns_of_another_provider_api_are_read_too(wire: str) -> None:
 
     assert found[0].text == "user: The key is under the mat.\nassistant: Noted."
     assert passages_of(moved, dialect_of(other), codec=Plain()) == []
+
+
+@pytest.mark.parametrize("wire", ["openai", "openai-responses", "anthropic"])
+def test_an_identifier_is_found_wherever_it_was_said(wire: str) -> None:
+    """In a message, an event, a reply, the arguments of a call and its result, of each provider API."""
+    codes = [f"XKQ7R{end}" for end in ("AAAA", "BBBB", "CCCC", "DDDD", "EEEE", "FFFF")]
+
+    def book(note: str, code: str) -> str:
+        """Book."""
+        return f"{note[:9]} {codes[4]}"
+
+    call = Calls([("book", {"note": "rain " * 150, "code": codes[3]})])
+    script = ScriptedBackend("Noted.", f"It is {codes[2]}.", call, *["Noted."] * 9, wire=wire)
+    with Chat(script, compactor=CUTS, tools=[book]) as chat:
+        blob = chat.append_to_state(None, event(f"Booked: {codes[1]}"))
+        texts = [f"My code is {codes[0]}.", "And?", "Book.", f"So {codes[5]}.", "Bye.", "Bye."]
+        state = load_state(chat.run_turns(blob, texts).state)
+    passages = passages_of(state, script.dialect, codec=Plain())
+
+    for code, number in zip(codes, (1, 1, 2, 3, 3, 4), strict=True):
+        found = page_of(passages, f"the code {code.lower()}", max_tokens=300)
+        assert number in found.numbers
+        assert code in found.text
 
 
 def test_a_damaged_part_is_left_out() -> None:

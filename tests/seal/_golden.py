@@ -18,6 +18,7 @@ from goaitools_py import PLAIN, UNBOUND
 from goaitools_py.seal import Encrypted, Key, Keyring, Signed
 
 __all__ = [
+    "ACTIONS",
     "ARCHIVED",
     "BAD",
     "FACTS",
@@ -99,6 +100,7 @@ FACTS = _read("v1-facts.jsonl")
 UNSENT = _read("v1-unsent.jsonl")
 PINS = _read("v1-pins.jsonl")
 RESULTS = _read("v1-results.jsonl")
+ACTIONS = _read("v1-actions.jsonl")
 
 
 def smallest(codec: str) -> Vector:

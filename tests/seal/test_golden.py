@@ -42,6 +42,7 @@ from goaitools_py.types import errors
 
 from . import _second
 from ._golden import (
+    ACTIONS,
     ARCHIVED,
     BAD,
     FACTS,
@@ -88,7 +89,7 @@ def test_the_vectors_are_those_that_were_written() -> None:
     found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in GOLDEN.glob("*.jsonl")}
 
     assert found == stated
-    assert len(found) == 7
+    assert len(found) == 9
 
 
 def test_there_are_vectors_of_everything() -> None:
@@ -314,6 +315,20 @@ def test_refused_turns_that_were_written_are_read(vector: Vector) -> None:
     assert [turn.is_sent for turn in read_history(vector.blob, **vector.opening).turns] == facts["sent"]
     assert sha(b"".join(bytes(one) for one in state.history())) == facts["history"]
     assert b"Tell me that." not in b"".join(bytes(one) for one in state.history())
+    assert opened(dump_state(state, **vector.opening), vector) == [each.raw() for each in segments]
+
+
+@pytest.mark.parametrize("vector", ACTIONS, ids=ids)
+def test_actions_that_were_written_are_read(vector: Vector) -> None:
+    """They are with their turns, and are written again as they were."""
+    facts, state = vector.facts, load_state(vector.blob, **vector.opening)
+    segments = blob.decode(vector.blob, **vector.opening)
+    turns = read_history(vector.blob, **vector.opening).turns
+
+    assert verify_state(vector.blob, **vector.opening) == ()
+    assert [[int(s.kind), s.entries, s.raw_len, sha(s.raw())] for s in segments] == facts["segments"]
+    assert [[[one.text, dict(one.data)] for one in turn.actions] for turn in turns] == facts["actions"]
+    assert facts["actions"][0][-1][1] == {"left_out": 1}
     assert opened(dump_state(state, **vector.opening), vector) == [each.raw() for each in segments]
 
 

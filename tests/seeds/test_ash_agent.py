@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from goaitools_py import Chat, Limits, ToolContext, user
-from goaitools_py.states import export_state, inspect_state, read_history, state_to_text
+from goaitools_py.states import (
+    export_state,
+    inspect_state,
+    read_history,
+    state_from_messages,
+    state_messages,
+    state_to_text,
+)
 from goaitools_py.testing import Calls, ScriptedBackend
 
 
@@ -41,6 +49,55 @@ def test_an_iteration_is_found_by_its_number() -> None:
     assert history.iteration(3).messages[-1].said == "You are welcome."
     with pytest.raises(IndexError):
         history.iteration(4)
+
+
+def test_iterations_have_numbers_and_metadata() -> None:
+    """`iteration.number` and `iteration.metadata`: of a turn that is not finished, too."""
+    chat = Chat(ScriptedBackend(Calls([("find", {"topic": "Maps"})]), KeyboardInterrupt()), tools=[find])
+    saved: list[bytes] = []
+    with pytest.raises(KeyboardInterrupt):
+        chat.chat_with_state(
+            a_state(),
+            user="Maps?",
+            deps={"shelf": "9"},
+            metadata={"channel": "app"},
+            on_checkpoint=saved.append,
+        )
+
+    history = read_history(saved[-1])
+
+    assert [[one.number for one in turn.iterations] for turn in history.turns] == [[1, 2], [3], [4]]
+    assert [dict(history.iteration(number).metadata) for number in (1, 2, 3, 4)] == [
+        {"channel": "web"},
+        {"channel": "web"},
+        {},
+        {"channel": "app"},
+    ]
+    assert history.turns[-1].status == "in_progress"
+
+
+def test_a_conversation_is_built_step_by_step() -> None:
+    """`new`, `add_assistant_message`, `add_tool_results`: functions from a state to a state."""
+    call = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"topic":"Maps"}'}}
+
+    def added(state: bytes, *messages: dict[str, Any]) -> bytes:
+        return state_from_messages("openai", [*state_messages(state), *messages])
+
+    state = added(state_from_messages("openai", []), {"role": "user", "content": "Maps?"})
+    state = added(
+        state,  # a call and its result come together
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "Maps: shelf 9"},
+    )
+    state = added(state, {"role": "assistant", "content": "On shelf 9."})
+
+    history = read_history(state)
+    assert [len(one.messages) for one in history.turns[0].iterations] == [2, 2]
+    assert [(one.name, one.result) for one in history.tool_calls()] == [("find", "Maps: shelf 9")]
+    reply = Chat(ScriptedBackend("You are welcome."), tools=[find]).chat_with_state(
+        state, user="Thanks.", deps={}
+    )
+    assert reply.text == "You are welcome."
 
 
 def test_all_messages_in_order() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 import threading
 from decimal import Decimal
 from pathlib import Path
@@ -74,6 +76,35 @@ def test_a_warning_before_the_context_is_full() -> None:
 
     assert [warning.level for warning in told] == ["approaching", "at_limit"]
     assert all(warning.used >= 500 and warning.limit == 1_000 for warning in told)
+    assert [warning.message_count for warning in told] == [2, 4]
+
+
+def test_events_tell_the_size_of_a_thread() -> None:
+    """A listener knows the messages and the tokens of the thread, without reading it."""
+    told: list[dict[str, Any]] = []
+    chat = Chat(ScriptedBackend("One.", "Two."), on_event=lambda happened: told.append(happened.to_dict()))
+    with SQLiteStore(":memory:") as store:
+        thread = chat.conversation(store, "ada")
+        thread.send("1")
+        thread.send("2")
+        thread.append(event("Rain."))
+        total = inspect_state(thread.state() or b"").total_usage
+
+    last = {one["type"]: one for one in told}
+    for kind in ("TurnCompleted", "Appended", "StateSaved"):
+        assert last[kind]["message_count"] == 4
+        assert last[kind]["total_usage"]["input_tokens"] == total.input_tokens
+
+
+def test_the_terminal_shows_what_a_reply_took(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """Time, iterations and tokens of each reply. The app counts characters, see `tests/cli/tui`."""
+    from goaitools_py.cli.line_chat import LineChat
+
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    with SQLiteStore(":memory:") as store:
+        assert LineChat(Chat(ScriptedBackend("Hello, Ada.")), store, "ada").run(["I am Ada."]) == 0
+
+    assert re.search(r"\d s, 1 iteration, \d+ tokens in, \d+ out", capsys.readouterr().err)
 
 
 def test_streaming_answers_are_read_in_pieces() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from goaitools_py import Chat, system, user
+from goaitools_py import Chat, ToolContext, system, user
 from goaitools_py.compaction import ContextWindow
 from goaitools_py.states import (
     EXPORT_SCHEMA,
@@ -158,6 +158,44 @@ def test_a_trace_log_in_markdown() -> None:
     text = to_markdown(state)
 
     assert all(part in text for part in ("Oslo?", "weather", "Rain in Oslo.", "It rains."))
+
+
+def test_a_trace_file_that_is_written_at_each_step(tmp_path: Path) -> None:
+    """`agent.run(query, tools, traceLogPath = …)`: the file shows how far a run has come."""
+    path = tmp_path / "trace.md"
+    seen: list[str] = []
+
+    def trace(blob: bytes) -> None:
+        path.write_text(to_markdown(blob), encoding="utf-8")
+        seen.append(path.read_text(encoding="utf-8"))
+
+    script = ScriptedBackend(asking_for("Oslo"), KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        Chat(script, tools=[weather], on_checkpoint=trace).chat(user="Oslo?")
+
+    assert "Rain in Oslo." in path.read_text(encoding="utf-8")
+    assert any("weather" in text and "Rain in Oslo." not in text for text in seen)
+
+
+def test_the_logs_of_a_run() -> None:
+    """`state.log(…)` and `state.logs`: kept in the state, with their turn, and in its documents."""
+
+    def book(ctx: ToolContext, city: str) -> str:
+        """Book a room in a city."""
+        ctx.log_action(f"asked three hotels in {city}", hotels=3)
+        ctx.log_action("booked")
+        return "Booked."
+
+    script = ScriptedBackend(Calls([("book", {"city": "Oslo"})]), "A room is booked.", "Bye.")
+    state = Chat(script, tools=[book], record_actions=True).run_turns(None, ["A room in Oslo.", "Bye."]).state
+
+    first, second = read_history(import_state(export_state(state))).turns
+    assert [(one.text, dict(one.data)) for one in first.actions] == [
+        ("asked three hotels in Oslo", {"hotels": 3}),
+        ("booked", {}),
+    ]
+    assert second.actions == ()
+    assert "asked three hotels in Oslo" in to_markdown(state)
 
 
 def test_usage_of_a_conversation() -> None:

@@ -248,6 +248,10 @@ OPEN: dict[str, bytes] = {
     "a negative place of an answer": opened(facts={"answers": [-1]}),
     "a status of a number": opened(facts={"status": 5}),
     "citations no list": opened(facts={"citations": 5}),
+    "acts no list": opened(facts={"acts": {}}),
+    "an act of a number": opened(facts={"acts": [5]}),
+    "an act without a text": opened(facts={"acts": [[]]}),
+    "data of an act that is no object": opened(facts={"acts": [["a", 5]]}),
     "facts too deep": opened().replace(b'{"at"', b'{"facts":{"a":%s%s},"at"' % (b"[" * 200, b"]" * 200)),
     "calls without a reply": USER + b'\n{"at":1,"letters":"u","calls":[{"id":"a","name":"b"}]}',
     "calls before the reply": opened(

@@ -232,7 +232,8 @@ def test_an_append_and_a_compaction_are_told(face: Any, wire: str) -> None:
     events.clear()
 
     appended = chat.append_to_state(state, event("Rain.", id="e-1"), event("Wind."))
-    assert events == [Appended(2, conversation_id=identity, turn_ref=f"{identity}-2")]
+    total = inspect_state(state).total_usage
+    assert events == [Appended(2, 4, total, conversation_id=identity, turn_ref=f"{identity}-2")]
     chat.append_to_state(appended, event("Rain.", id="e-1"))
     chat.append_to_state(appended)
     assert len(events) == 1
@@ -284,12 +285,21 @@ def test_an_async_observer_hears_of_an_append() -> None:
 class Kept:
     """A conversation in a store, of either colour, and what its observer heard."""
 
-    def __init__(self, face: Any, *steps: Any, store: Any = None, save: str = "turn", **fields: Any) -> None:
+    def __init__(
+        self,
+        face: Any,
+        *steps: Any,
+        store: Any = None,
+        save: str = "turn",
+        wire: str = "openai",
+        parts: Any = "inline",
+        **fields: Any,
+    ) -> None:
         self.events: list[Any] = []
         self._face = face
-        self.chat = face.chat(ScriptedBackend(*steps), on_event=self.events.append, **fields)
+        self.chat = face.chat(ScriptedBackend(*steps, wire=wire), on_event=self.events.append, **fields)
         self.store = store or (AsyncMemoryStore() if face.is_async else MemoryStore())
-        self.inner = self.chat.inner.conversation(self.store, "ada", save=save)
+        self.inner = self.chat.inner.conversation(self.store, "ada", save=save, parts=parts)
 
     def do(self, name: str, *args: Any, **fields: Any) -> Any:
         made = getattr(self.inner, name)(*args, **fields)
@@ -314,6 +324,31 @@ def test_each_save_is_told(face: Any, save: str) -> None:
     assert isinstance(kept.events[-1], TurnCompleted)
     assert refs(kept.events) == {("ada", "ada-1")}
     assert len(saved) > 3 or save == "turn"
+
+
+@pytest.mark.parametrize("parts", ["inline", "store"])
+@pytest.mark.parametrize("save", ["turn", "checkpoint"])
+def test_events_tell_how_large_the_conversation_is(face: Any, wire: str, save: str, parts: Any) -> None:
+    """Messages and tokens of the whole life are those of the state, also as facts for a log."""
+    kept = Kept(face, LOOK, "Done.", save=save, tools=[look], wire=wire, parts=parts)
+
+    kept.do("send", "Look.")
+    done = kept.events[-1]
+    counted = {"message_count": done.message_count, "total_usage": done.result.total_usage}
+    kept.do("append", event("Rain."))
+    info = inspect_state(kept.do("state"))
+
+    assert counted == {"message_count": 4, "total_usage": info.total_usage}
+    appended = next(one for one in kept.events if isinstance(one, Appended))
+    assert info.messages == 4
+    for one in (done, kept.saved()[-2], kept.saved()[-1], appended):
+        facts = one.to_dict()
+        assert facts["message_count"] == 4
+        assert facts["total_usage"]["requests"] == 2
+        assert facts["total_usage"]["input_tokens"] == info.total_usage.input_tokens
+    sizes = [one.message_count for one in kept.saved()]
+    assert sizes == sorted(sizes)
+    assert len(set(sizes)) > 2 or save == "turn"
 
 
 def test_what_is_done_beside_turns_is_told_too(face: Any) -> None:

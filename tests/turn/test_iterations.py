@@ -54,6 +54,31 @@ def test_the_numbers_go_on_after_a_resume(face: Any, wire: str) -> None:
     assert (first.iterations, result.iterations) == (2, 1)
 
 
+def test_an_unfinished_turn_has_an_iteration_for_each_model_call(face: Any, wire: str) -> None:
+    """Each knows its number and the turn's metadata; unread results belong to the last one."""
+    desk = Desk(face, wire)
+    desk.script("Hello.", [look("a"), pay(5)])
+    chat = desk.chat()
+    first = chat.chat_with_state(None, user="Hello.", metadata={"channel": "web"})
+    waits = chat.chat_with_state(first.state, user="Pay.", metadata={"channel": "app"})
+
+    history = read_history(waits.state)
+
+    assert [[one.number for one in turn.iterations] for turn in history.turns] == [[1], [2]]
+    assert [dict(history.iteration(number).metadata) for number in (1, 2)] == [
+        {"channel": "web"},
+        {"channel": "app"},
+    ]
+    unfinished = history.turns[-1].iterations[0]
+    assert [message.role for message in unfinished.messages if message.role != "system"][:2] == [
+        "user",
+        "assistant",
+    ]
+    assert [call.flag for call in unfinished.calls] == ["ok", None]
+    assert unfinished.usage.requests == 1
+    assert [found["number"] for turn in history.to_dict()["turns"] for found in turn["iterations"]] == [1, 2]
+
+
 def test_a_reply_that_comes_again_has_a_number(face: Any, wire: str) -> None:
     """The stored reply of a `turn_id` is told with a delta that has a number, too."""
     desk, events = Desk(face, wire), []

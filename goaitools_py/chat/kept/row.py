@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -90,9 +90,9 @@ class Row(RowParts):
         """True once a state was saved."""
         return self._saves > 0
 
-    def tell(self, of: dict[str, str] | None = None) -> Flow[None]:
-        """Emit the event of a save, once for each. `of`: the references in the event; without them they are
-        read from the stored state."""
+    def tell(self, of: dict[str, Any] | None = None) -> Flow[None]:
+        """Emit the event of a save, once for each. `of`: the references and counts in the event; without them
+        they are read from the stored state."""
         if self._told == self._saves:
             return
         self._told = self._saves
@@ -100,8 +100,8 @@ class Row(RowParts):
             of = yield from self.refs()
         yield Emit(StateSaved(self._version, blob_size(self.stored), self._written, **of))
 
-    def refs(self) -> Flow[dict[str, str]]:
-        """The references of an event about the stored state."""
+    def refs(self) -> Flow[dict[str, Any]]:
+        """The references and counts of an event about the stored state."""
         read = partial(refs_of, self.stored, codec=self.settings.codec, binding=self.settings.binding)
         return computed(read, is_long=may_take_long(self.stored))
 

@@ -151,7 +151,9 @@ class KeptTurn:
         self.is_settled = True
         # After the release: a slow observer does not hold the lease.
         if self._plan.listening:
-            yield Emit(TurnCompleted(result, **(self._engine.event_ids if self._engine is not None else {})))
+            known = self._engine
+            of = {} if known is None else {**known.event_ids, "message_count": known.counts["message_count"]}
+            yield Emit(TurnCompleted(result, **of))
         return result
 
     def _turn(self) -> Flow[ChatResult[Any]]:
@@ -320,7 +322,7 @@ class KeptTurn:
 
     def _tell_saved(self) -> Flow[None]:
         if self._plan.listening and self._engine is not None:
-            yield from self._row.tell(self._engine.event_ids)
+            yield from self._row.tell({**self._engine.event_ids, **self._engine.counts})
 
     # ---------------------------------------------------------------------------------- the end
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -39,7 +40,7 @@ from ..session_steps import (
     Write,
     drive_async,
 )
-from ..summary_lines import HeaderFacts, header_lines, transcript
+from ..summary_lines import HeaderFacts, header_lines, reply_line, transcript
 from .widgets import Board, Card, ListScreen, PromptBox, QuestionScreen
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class ChatApp(App[None]):
         codec: The `codec` and `binding` of sealed conversations; {} for plain ones.
         check: Raises a GoAIToolsError for a state that this chat cannot read.
         about: The text above an empty conversation.
+        clock: Gives the time in seconds.
     """
 
     CSS_PATH = Path(__file__).with_name("app.tcss")
@@ -86,8 +88,10 @@ class ChatApp(App[None]):
         codec: Mapping[str, Any] | None = None,
         check: Callable[[str, bytes], None] = lambda key, blob: None,
         about: str = "",
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__()
+        self._clock = clock
         self._chat, self._store, self._check, self._about = chat, store, check, about
         self._session = Session(key, codec)
         self._conversation = self._kept(key)
@@ -290,6 +294,7 @@ class ChatApp(App[None]):
     async def _run_turn(self, step: RunTurn) -> ChatResult | None:
         """Run a turn, and show it as it comes; None if it was stopped."""
         self._is_stopped = False
+        began = self._clock()
         await self._board.begin(step.said)
         self._show_header(status="waits for its turn")
         self._turn = (
@@ -311,4 +316,6 @@ class ChatApp(App[None]):
         finally:
             self._turn = None
             await self._board.end(result)
+        if result is not None:
+            await self._board.say(reply_line(result, self._clock() - began))
         return result

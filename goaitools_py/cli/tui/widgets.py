@@ -46,7 +46,7 @@ from ..summary_lines import (
     pretty,
     waits_words,
 )
-from ..text_output import printable
+from ..text_output import counted, printable
 
 if TYPE_CHECKING:
     from ... import ChatResult
@@ -201,6 +201,10 @@ class PromptBox(TextArea):
             placeholder="Message, or /help",
             highlight_cursor_line=False,
         )
+
+    def on_text_area_changed(self) -> None:
+        """Show how long the text is, below it."""
+        self.border_subtitle = counted(len(self.text), "character") if self.text else ""
 
     def on_key(self, event: events.Key) -> None:
         """Send the text at Enter. The text area handles every other key."""

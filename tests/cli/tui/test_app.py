@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,12 @@ def test_a_message_is_typed_and_answered(place: Any) -> None:
     """The reply is shown and kept, and the header counts."""
 
     async def play(app: Any) -> None:
-        await app.press(*"My name is Ada.", "enter")
+        await app.press(*"My name is Ada.")
+        assert "15 characters" in app.text
+        await app.press("enter")
         await app.settle()
+        assert "characters" not in app.text
+        assert re.search(r"\d+\.\d s, 1 iteration, \d+ tokens in, \d+ out", app.text)
 
         assert "My name is Ada." in app.text
         assert "your name is Ada" in app.text
