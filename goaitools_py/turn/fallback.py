@@ -147,6 +147,11 @@ class FallbackTurn:
         return self._engine.stopped()
 
     @property
+    def has_claimed(self) -> bool:
+        """As `TurnEngine.has_claimed`."""
+        return self._engine.has_claimed
+
+    @property
     def has_calls(self) -> bool:
         """As `TurnEngine.has_calls`."""
         return self._engine.has_calls

@@ -14,7 +14,7 @@ from goaitools_py import Approve, Chat, Compactor, Conversation, Deny, KeepRecen
 from goaitools_py.base.values import replace
 from goaitools_py.chat.kept import changes
 from goaitools_py.chat.kept.parts import LOADED
-from goaitools_py.chat.kept.stop_requests import stop_flow
+from goaitools_py.chat.kept.steering import stop_flow
 from goaitools_py.chat.kept.turn import KeptTurn
 from goaitools_py.history.additions import append_messages, update_state
 from goaitools_py.seal import BlobLimits, Plain

@@ -55,7 +55,7 @@ CONVERTED: Final = "converted"
 
 _ITERATION_ENDS: Final = frozenset({"m", "who", "q"})
 _CUT_ENDS: Final = frozenset({"n", "size", "sum", "record", "records"})
-_INBOX_ENDS: Final = frozenset({"who"})
+_INBOX_ENDS: Final = frozenset({"who", "id", "taken"})
 
 
 def translated(

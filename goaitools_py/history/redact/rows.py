@@ -216,7 +216,7 @@ def _item(redactor: Redactor, item: InboxItem, topic: str) -> InboxItem:
     entry, more = redactor.entry(item.entry), item.more
     if more and (who := inbox_end(more).who) is not None:
         new = _name(redactor, who)
-        more = msgspec.json.encode({"who": new}) if new != who else more
+        more = rawjson.replaced(more, {"who": msgspec.json.encode(new)}) if new != who else more
     if entry is item.entry and topic == item.topic and more is item.more:
         return item
     return replace(item, entry=entry, topic=topic, more=more)
