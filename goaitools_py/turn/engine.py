@@ -60,7 +60,7 @@ MAX_PAUSES: Final = 8
 """The number of times that the turn asks the provider to continue a paused reply."""
 
 
-class _Ended(NamedTuple):
+class _LastReply(NamedTuple):
     """The end of a turn that goes on with new messages: its last reply, and the position with them."""
 
     reply: Reply
@@ -259,7 +259,7 @@ class TurnEngine:
         cited: tuple[Citation, ...] = ()
         said = steps.paused_text(state, self._plan.dialect)
         looks = False
-        ended: _Ended | None = None
+        ended: _LastReply | None = None
         if answers or not journal.ready(state):
             yield from run_calls(ledger, tools, allowed=limits.calls_left(ledger), answers=answers)
             state = ledger.state
@@ -352,7 +352,7 @@ class TurnEngine:
             limit = limits.stop_at_limit(ledger, invalid_in_a_row)
             looks = self._plan.steers
 
-    def _goes_on(self, reply: Reply) -> Flow[_Ended | None]:
+    def _goes_on(self, reply: Reply) -> Flow[_LastReply | None]:
         """Look for new messages at the end of a turn that steers. If some came, the turn is open again with
         them, for one more model call. None: the turn is over.
 
@@ -372,9 +372,9 @@ class TurnEngine:
         if not (yield from ledger.take_in(before)):
             return None
         ledger.has_ended = True
-        return _Ended(reply, ledger.return_point())
+        return _LastReply(reply, ledger.return_point())
 
-    def _or_ended(self, asking: Flow[Reply], ended: _Ended) -> Flow[Reply]:
+    def _or_ended(self, asking: Flow[Reply], ended: _LastReply) -> Flow[Reply]:
         """Ask once more. If the call fails before the provider has taken the new messages, the turn ends with
         its last reply, and they wait for the next turn."""
         ledger, given = self._ledger, ended.point.position.state
