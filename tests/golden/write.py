@@ -7,6 +7,7 @@
 `v1-media.jsonl` holds blobs with media that are stored once, in the history, the open turn and the archive.
 `v1-facts.jsonl` holds blobs with facts of calls, speakers and typed answers.
 `v1-unsent.jsonl` holds blobs with a refused turn that no request has.
+`v1-waiting.jsonl` holds blobs with waiting messages that have ids, and that a turn has claimed.
 It never writes over a file that is there. Salts and conversation ids are random, so a second run would
 write other bytes; the keys are public and made of their names.
 """
@@ -53,6 +54,7 @@ from goaitools_py.seal import Encrypted, Key, Keyring, Signed  # noqa: E402
 from goaitools_py.state import blob  # noqa: E402
 from goaitools_py.state.state import closed_entries, load_state  # noqa: E402
 from goaitools_py.states import read_history, rewind_state, state_messages, undo_cut  # noqa: E402
+from goaitools_py.stores import MemoryStore  # noqa: E402
 from goaitools_py.testing import Calls, Raw, ScriptedBackend  # noqa: E402
 
 WIRES = ("openai", "openai-responses", "anthropic")
@@ -423,6 +425,45 @@ def unsent() -> Iterator[dict[str, Any]]:
             }
 
 
+def waiting() -> Iterator[dict[str, Any]]:
+    """A turn that was cut off after it has claimed two messages; a third one came after that."""
+    for name, codec, key, bound in _codecs():
+        for wire in WIRES:
+            store, rows = MemoryStore(), list[bytes]()
+
+            def first(_: Any) -> Any:
+                conversation.append(user("Wait.", speaker="Tom"), event("It rains.", id="e-1"))  # noqa: B023
+                return Calls([("look", {"place": "Leeds"})])
+
+            def second(_: Any) -> str:
+                conversation.append(user("Or not."))  # noqa: B023
+                found = store.load("k")  # noqa: B023
+                assert found is not None
+                rows.append(found.blob)  # noqa: B023
+                return "A tea room."
+
+            backend = ScriptedBackend(first, second, "Yes.", wire=wire)
+            with Chat(backend, codec=codec, tools=[look]) as chat:
+                conversation = chat.conversation(store, "k", gate="steer", save="checkpoint", binding=bound)
+                conversation.send("What is in Leeds?", turn_id="m-1")
+            opening = {"codec": codec, "binding": bound}
+            yield {
+                "name": f"{name}, {wire}, waiting",
+                "codec": name,
+                "wire": wire,
+                "key": key,
+                "binding": BOUND if bound is BOUND else None,
+                "blob": base64.b64encode(rows[0]).decode(),
+                "segments": [
+                    [int(each.kind), each.entries, each.raw_len, _hash(each.raw())]
+                    for each in blob.decode(rows[0], **opening)
+                ],
+                "waiting": [
+                    [item.speaker, item.id, item.is_taken] for item in load_state(rows[0], **opening).inbox
+                ],
+            }
+
+
 def has_data(part: Any) -> bool:
     """Whether a part of a message is a medium with its bytes."""
     return getattr(part, "data", None) is not None
@@ -689,6 +730,7 @@ def main() -> None:
         "v1-media.jsonl": media,
         "v1-facts.jsonl": facts,
         "v1-unsent.jsonl": unsent,
+        "v1-waiting.jsonl": waiting,
     }
     for name, records in files.items():
         path = HERE / name

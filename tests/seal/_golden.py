@@ -26,6 +26,7 @@ __all__ = [
     "MEDIA",
     "SECRETS",
     "UNSENT",
+    "WAITING",
     "Vector",
     "codec_of",
     "smallest",
@@ -96,6 +97,7 @@ ARCHIVED = _read("v1-archive.jsonl")
 MEDIA = _read("v1-media.jsonl")
 FACTS = _read("v1-facts.jsonl")
 UNSENT = _read("v1-unsent.jsonl")
+WAITING = _read("v1-waiting.jsonl")
 
 
 def smallest(codec: str) -> Vector:

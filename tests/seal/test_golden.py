@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from goaitools_py import Approve, Chat, StateAuthError, StateError, tool
+from goaitools_py.open_turn.inbox import withdrawn
 from goaitools_py.seal import rewrap
 from goaitools_py.state import blob
 from goaitools_py.state.blob_header import peek
@@ -31,7 +32,7 @@ from goaitools_py.testing import ScriptedBackend, check_history
 from goaitools_py.types import errors
 
 from . import _second
-from ._golden import ARCHIVED, BAD, FACTS, GOLDEN, GOOD, MEDIA, UNSENT, Vector, codec_of, smallest
+from ._golden import ARCHIVED, BAD, FACTS, GOLDEN, GOOD, MEDIA, UNSENT, WAITING, Vector, codec_of, smallest
 
 CODECS = ["plain", "signed", "encrypted", "encrypted-client"]
 
@@ -292,6 +293,21 @@ def test_refused_turns_that_were_written_are_read(vector: Vector) -> None:
     assert sha(b"".join(bytes(one) for one in state.history())) == facts["history"]
     assert b"Tell me that." not in b"".join(bytes(one) for one in state.history())
     assert opened(dump_state(state, **vector.opening), vector) == [each.raw() for each in segments]
+
+
+@pytest.mark.parametrize("vector", WAITING, ids=ids)
+def test_claimed_messages_that_were_written_are_read(vector: Vector) -> None:
+    """Their speakers, ids and marks are known, and are written again as they were. Only the message that is
+    not claimed can be withdrawn."""
+    state = load_state(vector.blob, **vector.opening)
+    segments = blob.decode(vector.blob, **vector.opening)
+
+    assert [[int(s.kind), s.entries, s.raw_len, sha(s.raw())] for s in segments] == vector.facts["segments"]
+    assert [[item.speaker, item.id, item.is_taken] for item in state.inbox] == vector.facts["waiting"]
+    assert [taken for *_, taken in vector.facts["waiting"]] == [True, True, False]
+    assert opened(dump_state(state, **vector.opening), vector) == [each.raw() for each in segments]
+    left = [len(withdrawn(state, item.id).inbox) for item in state.inbox]
+    assert left == [3, 3, 2]
 
 
 def shown(blob: bytes, vector: Vector) -> list[list[str]]:

@@ -171,23 +171,26 @@ class Steering:
     """The messages of a send that finds another turn running: they go to that turn, by the inbox.
 
     Attributes:
-        plan: The plan of the send's own turn; once the messages are handed over, it has a `turn_id`.
+        plan: The plan of the send's own turn, from `wait` on. Once the messages are handed over, it has a
+            `turn_id`.
         has_begun: True once the messages may be in the inbox.
     """
 
-    def __init__(self, row: Row, plan: Plan) -> None:
+    plan: Plan
+
+    def __init__(self, row: Row) -> None:
         self._row = row
-        self.plan = plan
         self.has_begun = False
 
-    def wait(self) -> Flow[float]:
+    def wait(self, plan: Plan) -> Flow[float]:
         """Take the lease. If another turn has it, hand the messages over, and wait. Gives the seconds.
 
         Raises:
             TurnInProgressError: The lease was not free in time. The messages are taken back, if no turn has
                 claimed them.
         """
-        row, timeout = self._row, self.plan.options.timeout
+        self.plan = plan
+        row, timeout = self._row, plan.options.timeout
         began = yield Clock()
         try:
             return (yield from row.take_lease(timeout, is_patient=False))

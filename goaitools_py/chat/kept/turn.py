@@ -83,7 +83,7 @@ class KeptTurn:
         )
         # A turn of another kind cannot answer for this one: with a requested type it waits.
         hands_over = steers and plan.messages and not plan.resume and plan.output is None
-        self._steering = Steering(self._row, self._plan) if hands_over else None
+        self._steering = Steering(self._row) if hands_over else None
         self._engine: TurnEngine | FallbackTurn | None = None
         self._appended: tuple[Message, ...] = ()
         self._known = self._stored = 0  # appended messages that the engine has, and that a save has stored
@@ -157,7 +157,7 @@ class KeptTurn:
         if self._steering is None:
             waited = yield from self._row.take_lease(self._plan.options.timeout)
         else:
-            waited = yield from self._steering.wait()
+            waited = yield from self._steering.wait(self._plan)
             self._plan = self._steering.plan
         # Under the lease: before it, the stop flag may be meant for another worker's turn.
         if self._stops is not None:
