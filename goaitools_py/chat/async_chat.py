@@ -540,6 +540,8 @@ class AsyncChat(Facade[AsyncBackend]):
                 each reply, and before and after each tool: a process that is killed loses nothing.
             gate: The rule for a turn while another turn runs on this key, if the store has leases. "queue"
                 waits up to the turn's `timeout`, then raises `TurnInProgressError`; "reject" raises at once.
+                "steer" gives the message to the running turn: its next model call reads it, and messages of
+                `append`. The store must have leases. Give all handles of a conversation the same gate.
             concurrent_turns: The rule for a turn if another turn was saved meanwhile. True puts this turn
                 behind the other, although its model did not know it; False raises `StateConflictError`.
             binding: For sealed codecs: the owner of the conversation; None takes the chat's default.

@@ -16,12 +16,12 @@ from ..turn.flow import Flow
 from ..turn.observers import notify_async
 from ..turn.plan import Plan
 from ..types.answers import Answers, PendingCall
-from ..types.errors import StateConflictError, TurnError
+from ..types.errors import StateConflictError, TurnError, TurnInProgressError
 from ..types.messages import Message
 from ..types.options import ChatOptions, UserInput, refuse_misplaced
 from ..types.result import ChatResult, CompactionReport
 from .kept import changes
-from .kept.facade import ConversationInfo, ConversationSnapshot, KeptFacade
+from .kept.facade import ConversationInfo, ConversationSnapshot, Gate, KeptFacade
 from .kept.kept_drivers import AsyncKeptSteps
 from .kept.privacy import KeptPrivacy, export_flow
 from .kept.summaries import Summaries, summaries_flow
@@ -55,6 +55,7 @@ class AsyncConversation(KeptFacade):
         options: ChatOptions | None = None,
         /,
         *,
+        gate: Gate | None = None,
         output_type: type[T] | Output[T],
         **fields: Unpack[TurnFields],
     ) -> ChatResult[T]: ...
@@ -64,6 +65,8 @@ class AsyncConversation(KeptFacade):
         user: UserInput | None = None,
         options: ChatOptions | None = None,
         /,
+        *,
+        gate: Gate | None = None,
         **fields: Unpack[ChatFields],
     ) -> ChatResult: ...
     async def send(
@@ -71,6 +74,8 @@ class AsyncConversation(KeptFacade):
         user: UserInput | None = None,
         options: ChatOptions | None = None,
         /,
+        *,
+        gate: Gate | None = None,
         **fields: Unpack[ChatFields],
     ) -> ChatResult[Any]:
         """Run one turn and save it. Without a message it answers the appended messages.
@@ -79,6 +84,10 @@ class AsyncConversation(KeptFacade):
             user: The user's message: text, or a list of parts.
             options: `ChatOptions`; every field is also a keyword. With `turn_id` a message that is delivered
                 twice is answered once.
+            gate: As `conversation(…, gate=…)`, for this turn alone; None: that one. With "steer", while
+                another turn runs, the message goes to that turn, and the result is that turn's, with
+                `duplicate`. Options such as `tools` count only if the message gets a turn of its own. A send
+                with `output_type` waits for a turn of its own, as with "queue".
 
         Returns:
             The result. Its `state` is stored now.
@@ -95,7 +104,7 @@ class AsyncConversation(KeptFacade):
                 raise; it stays as it is.
             ToolPendingError, TurnConflictError, TypeError, ValueError: As `AsyncChat.chat_with_state`.
         """
-        return await self._turn(*self._work(user, options, fields)).result()
+        return await self._turn(*self._work(user, options, fields, gate=gate)).result()
 
     @overload
     def start(
@@ -104,6 +113,7 @@ class AsyncConversation(KeptFacade):
         options: ChatOptions | None = None,
         /,
         *,
+        gate: Gate | None = None,
         output_type: type[T] | Output[T],
         **fields: Unpack[TurnFields],
     ) -> AsyncTurn[T]: ...
@@ -113,6 +123,8 @@ class AsyncConversation(KeptFacade):
         user: UserInput | None = None,
         options: ChatOptions | None = None,
         /,
+        *,
+        gate: Gate | None = None,
         **fields: Unpack[ChatFields],
     ) -> AsyncTurn: ...
     def start(
@@ -120,13 +132,15 @@ class AsyncConversation(KeptFacade):
         user: UserInput | None = None,
         options: ChatOptions | None = None,
         /,
+        *,
+        gate: Gate | None = None,
         **fields: Unpack[ChatFields],
     ) -> AsyncTurn[Any]:
         """Make the same turn as a streaming handle, for ``async with`` and ``async for``.
 
         The turn is saved when it ends, fails, is cancelled or left. This method is not awaited.
         """
-        return self._turn(*self._work(user, options, fields, stream=True))
+        return self._turn(*self._work(user, options, fields, gate=gate, stream=True))
 
     @overload
     async def resume(
@@ -188,14 +202,45 @@ class AsyncConversation(KeptFacade):
         """Make the turn that `resume` finishes, as a streaming handle; see `start`."""
         return self._turn(*self._work(None, options, fields, resume=True, answers=answers, stream=True))
 
-    async def append(self, *messages: Message, **misplaced: Unpack[NoFields]) -> None:
-        """Add messages or events; no model is asked, and a turn that runs elsewhere is not disturbed.
+    async def append(self, *messages: Message, **misplaced: Unpack[NoFields]) -> tuple[str, ...]:
+        """Add messages or events; no model is asked, and a turn that runs elsewhere is not disturbed. With
+        ``gate="steer"`` that turn's next model call reads them.
 
         Raises `StoreUnavailableError` if the store did not say that it saved; with `event(…, id=…)` it is
         safe to append again.
+
+        Returns:
+            An id for each message, in order, for `withdraw`.
         """
         refuse_misplaced("append", misplaced)
-        await self._run(self._appending(messages))
+        return await self._run(self._appending(messages))
+
+    async def withdraw(self, id: str, **misplaced: Unpack[NoFields]) -> bool:
+        """Take a message of `append` back, if no turn has read it yet. It then leaves no trace.
+
+        With ``gate="steer"`` this is possible while a turn runs: a turn claims messages in the store before
+        it sends them. With another gate a running turn does not say which messages it has, so the answer is
+        then False.
+
+        Args:
+            id: An id that `append` gave.
+
+        Returns:
+            True if the message was waiting, and is gone now. False if a turn has it, or may have it, or if no
+            waiting message has this id.
+
+        Raises:
+            TypeError: The store has no leases.
+        """
+        refuse_misplaced("withdraw", misplaced)
+        wanted = self._withdrawal(id)
+        if not isinstance(wanted, KeptPrivacy):
+            return await self._run(wanted)
+        try:
+            found: bool = await self._work_off(wanted)
+        except TurnInProgressError:
+            return False
+        return found
 
     async def update(
         self, *, title: str | None = None, metadata: Mapping[str, str | None] | None = None

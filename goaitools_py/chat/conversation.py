@@ -17,12 +17,12 @@ from ..turn.flow import Flow
 from ..turn.observers import notify
 from ..turn.plan import Plan
 from ..types.answers import Answers, PendingCall
-from ..types.errors import StateConflictError, TurnError
+from ..types.errors import StateConflictError, TurnError, TurnInProgressError
 from ..types.messages import Message
 from ..types.options import ChatOptions, UserInput, refuse_misplaced
 from ..types.result import ChatResult, CompactionReport
 from .kept import changes
-from .kept.facade import ConversationInfo, ConversationSnapshot, KeptFacade
+from .kept.facade import ConversationInfo, ConversationSnapshot, Gate, KeptFacade
 from .kept.kept_drivers import KeptSteps
 from .kept.privacy import KeptPrivacy, export_flow
 from .kept.summaries import Summaries, summaries_flow
@@ -56,6 +56,7 @@ class Conversation(KeptFacade):
         options: ChatOptions | None = None,
         /,
         *,
+        gate: Gate | None = None,
         output_type: type[T] | Output[T],
         **fields: Unpack[TurnFields],
     ) -> ChatResult[T]: ...
@@ -65,6 +66,8 @@ class Conversation(KeptFacade):
         user: UserInput | None = None,
         options: ChatOptions | None = None,
         /,
+        *,
+        gate: Gate | None = None,
         **fields: Unpack[ChatFields],
     ) -> ChatResult: ...
     def send(
@@ -72,6 +75,8 @@ class Conversation(KeptFacade):
         user: UserInput | None = None,
         options: ChatOptions | None = None,
         /,
+        *,
+        gate: Gate | None = None,
         **fields: Unpack[ChatFields],
     ) -> ChatResult[Any]:
         """Run one turn and save it. Without a message it answers the appended messages.
@@ -80,6 +85,10 @@ class Conversation(KeptFacade):
             user: The user's message: text, or a list of parts.
             options: `ChatOptions`; every field is also a keyword. With `turn_id` a message that is delivered
                 twice is answered once.
+            gate: As `conversation(…, gate=…)`, for this turn alone; None: that one. With "steer", while
+                another turn runs, the message goes to that turn, and the result is that turn's, with
+                `duplicate`. Options such as `tools` count only if the message gets a turn of its own. A send
+                with `output_type` waits for a turn of its own, as with "queue".
 
         Returns:
             The result. Its `state` is stored now.
@@ -96,7 +105,7 @@ class Conversation(KeptFacade):
                 raise; it stays as it is.
             ToolPendingError, TurnConflictError, TypeError, ValueError: As `Chat.chat_with_state`.
         """
-        return self._turn(*self._work(user, options, fields)).result()
+        return self._turn(*self._work(user, options, fields, gate=gate)).result()
 
     @overload
     def start(
@@ -105,6 +114,7 @@ class Conversation(KeptFacade):
         options: ChatOptions | None = None,
         /,
         *,
+        gate: Gate | None = None,
         output_type: type[T] | Output[T],
         **fields: Unpack[TurnFields],
     ) -> Turn[T]: ...
@@ -114,6 +124,8 @@ class Conversation(KeptFacade):
         user: UserInput | None = None,
         options: ChatOptions | None = None,
         /,
+        *,
+        gate: Gate | None = None,
         **fields: Unpack[ChatFields],
     ) -> Turn: ...
     def start(
@@ -121,10 +133,12 @@ class Conversation(KeptFacade):
         user: UserInput | None = None,
         options: ChatOptions | None = None,
         /,
+        *,
+        gate: Gate | None = None,
         **fields: Unpack[ChatFields],
     ) -> Turn[Any]:
         """Make the same turn as a streaming handle. It is saved when it ends, fails, is cancelled or left."""
-        return self._turn(*self._work(user, options, fields, stream=True))
+        return self._turn(*self._work(user, options, fields, gate=gate, stream=True))
 
     @overload
     def resume(
@@ -186,14 +200,45 @@ class Conversation(KeptFacade):
         """Make the turn that `resume` finishes, as a streaming handle; see `start`."""
         return self._turn(*self._work(None, options, fields, resume=True, answers=answers, stream=True))
 
-    def append(self, *messages: Message, **misplaced: Unpack[NoFields]) -> None:
-        """Add messages or events; no model is asked, and a turn that runs elsewhere is not disturbed.
+    def append(self, *messages: Message, **misplaced: Unpack[NoFields]) -> tuple[str, ...]:
+        """Add messages or events; no model is asked, and a turn that runs elsewhere is not disturbed. With
+        ``gate="steer"`` that turn's next model call reads them.
 
         Raises `StoreUnavailableError` if the store did not say that it saved; with `event(…, id=…)` it is
         safe to append again.
+
+        Returns:
+            An id for each message, in order, for `withdraw`.
         """
         refuse_misplaced("append", misplaced)
-        self._run(self._appending(messages))
+        return self._run(self._appending(messages))
+
+    def withdraw(self, id: str, **misplaced: Unpack[NoFields]) -> bool:
+        """Take a message of `append` back, if no turn has read it yet. It then leaves no trace.
+
+        With ``gate="steer"`` this is possible while a turn runs: a turn claims messages in the store before
+        it sends them. With another gate a running turn does not say which messages it has, so the answer is
+        then False.
+
+        Args:
+            id: An id that `append` gave.
+
+        Returns:
+            True if the message was waiting, and is gone now. False if a turn has it, or may have it, or if no
+            waiting message has this id.
+
+        Raises:
+            TypeError: The store has no leases.
+        """
+        refuse_misplaced("withdraw", misplaced)
+        wanted = self._withdrawal(id)
+        if not isinstance(wanted, KeptPrivacy):
+            return self._run(wanted)
+        try:
+            found: bool = self._work_off(wanted)
+        except TurnInProgressError:
+            return False
+        return found
 
     def update(self, *, title: str | None = None, metadata: Mapping[str, str | None] | None = None) -> None:
         """Set the title and metadata of the conversation, for people and lists; a model never sees them.

@@ -217,6 +217,7 @@ class Facade(ABC, Generic[_B]):
         new_id: str,
         *,
         min_revision: int | None = None,
+        ids: Sequence[str] = (),
     ) -> bytes:
         from ..history.additions import append_messages
 
@@ -231,6 +232,7 @@ class Facade(ABC, Generic[_B]):
             now_ms=time.time_ns() // 1_000_000,
             retain_bytes=getattr(self._defaults.get("compactor"), "retained_bytes", 0),
             converts=self._defaults["on_foreign_state"] == "convert",
+            ids=ids,
         )
 
     @abstractmethod

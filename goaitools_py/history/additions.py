@@ -1,6 +1,7 @@
 """Things that an application adds to a conversation without a model call: messages, events, title, metadata.
 
-Owns: two pure steps from blob to blob. Must never know: a turn, a provider's JSON, or a backend's connection.
+Owns: these pure steps from blob to blob, and the step that takes a waiting message back. Must never know: a
+turn, a provider's JSON, or a backend's connection.
 """
 
 from __future__ import annotations
@@ -13,17 +14,33 @@ import msgspec
 from ..backends.base import Dialect
 from ..backends.dialects import dialect_for
 from ..base.values import replace
-from ..open_turn.inbox import admit
+from ..open_turn import acts
+from ..open_turn.inbox import admit, withdrawn
 from ..state.codec import PLAIN, Codec
 from ..state.records import digest8
 from ..state.row_codec import MAX_NAME
-from ..state.state import check_revision, dump_state, hard_limits, load_state, new_state, soft_limits
+from ..state.state import (
+    ConversationState,
+    check_revision,
+    dump_state,
+    hard_limits,
+    load_state,
+    new_state,
+    soft_limits,
+)
 from ..types.errors import StateTooLargeError
 from ..types.messages import Message
 from .archive_keeping import Retention
 from .rewrite.repair import checked
 
-__all__ = ["MAX_METADATA_BYTES", "append_messages", "check_update", "update_state"]
+__all__ = [
+    "MAX_METADATA_BYTES",
+    "append_messages",
+    "check_update",
+    "hand_over",
+    "update_state",
+    "withdraw_message",
+]
 
 
 def append_messages(
@@ -38,13 +55,14 @@ def append_messages(
     now_ms: int,
     retain_bytes: int = 0,
     converts: bool = False,
+    ids: Sequence[str] = (),
 ) -> bytes:
     """The blob with `messages` in its inbox. The same blob if nothing was added.
 
     The history stays compressed. `fresh_id` and `now_ms` are used only for a new conversation, so equal input
     gives equal bytes. `retain_bytes`: how many bytes the archive may take, if a repair changes turns and
     keeps their originals; 0 keeps nothing. `converts`: later turns convert states of other provider APIs.
-    Then the messages wait in the state's own provider API.
+    Then the messages wait in the state's own provider API. `ids`: see `admit`.
 
     Raises `StateTooLargeError` if the waiting messages alone exceed the limits, or the whole state exceeds
     twice the limits.
@@ -63,19 +81,84 @@ def append_messages(
     else:
         state = new_state(dialect.wire, id=fresh_id, created=now_ms)
         check_revision(state, min_revision)
-    grown = admit(state, messages, dialect)
+    return _written(blob, state, admit(state, messages, dialect, ids=ids), codec, binding)
+
+
+def hand_over(
+    blob: bytes,
+    messages: Sequence[Message],
+    dialect: Dialect,
+    *,
+    turn_id: str,
+    context: str | None,
+    metadata: Mapping[str, str] | None,
+    codec: Codec,
+    binding: Any,
+    fresh_id: str,
+    now_ms: int,
+) -> bytes:
+    """The blob with the messages of a turn in its inbox, for a turn that runs elsewhere. The same blob if it
+    knows them already.
+
+    `turn_id`, `context`, `metadata`: those of the turn. `fresh_id`, `now_ms`: see `append_messages`.
+
+    Raises:
+        TurnConflictError: Other messages came with the same id.
+        StateError: The state cannot be used, or has no room. The turn that waits for the lease handles that.
+    """
+    if blob:
+        state = load_state(blob, wire=dialect.wire, codec=codec, binding=binding)
+    else:
+        state = new_state(dialect.wire, id=fresh_id, created=now_ms)
+    known = acts.recognise(state, turn_id, tuple(messages), dialect)
+    if known.is_known and not known.messages:
+        return blob
+    begun = acts.begin(
+        state,
+        known.messages,
+        dialect,
+        context=context,
+        metadata=metadata,
+        key=known.key,
+        is_steering=True,
+    )
+    return _written(blob, state, begun.state, codec, binding)
+
+
+def withdraw_message(blob: bytes, id: str, *, codec: Codec, binding: Any) -> bytes:
+    """The blob without the waiting messages of this id; the same blob if none waits, or if a running turn has
+    claimed it."""
+    if not blob:
+        return blob
+    state = load_state(blob, codec=codec, binding=binding)
+    return _written(blob, state, withdrawn(state, id), codec, binding, hard=True)
+
+
+def _written(
+    blob: bytes,
+    state: ConversationState,
+    grown: ConversationState,
+    codec: Codec,
+    binding: Any,
+    *,
+    hard: bool = False,
+) -> bytes:
+    """Write a state whose inbox has changed, one revision after the blob. The same blob without a change."""
     if blob and grown.inbox == state.inbox:
         return blob
     meta = msgspec.structs.replace(
         grown.meta, rev=grown.meta.rev + 1, parent=digest8(blob[:112]) if blob else ""
     )
     state = replace(grown, meta=meta)
+    limits = hard_limits(codec)
+    if hard:
+        return dump_state(state, codec=codec, binding=binding, limits=limits)
     try:
         return dump_state(state, codec=codec, binding=binding)
     except StateTooLargeError:
         # The next turn can cut a history that is too large. It cannot cut waiting messages: they must fit.
         dump_state(replace(state, sealed=(), hot=None, open=None), codec=codec, binding=binding)
-        return dump_state(state, codec=codec, binding=binding, limits=hard_limits(codec))
+        return dump_state(state, codec=codec, binding=binding, limits=limits)
 
 
 MAX_METADATA_BYTES: Final = 4096

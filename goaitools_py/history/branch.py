@@ -17,7 +17,6 @@ import msgspec
 from ..backends.base import Dialect
 from ..backends.dialects import dialect_for
 from ..base.values import replace
-from ..open_turn.inbox import waiting_facts
 from ..open_turn.meter import count_entries, gauge_of, unanchored
 from ..open_turn.turn_ids import TURN_IDS_FACT, with_texts
 from ..state.closed_turns import ClosedTurn, has_gap, numbers_of, with_numbers
@@ -26,7 +25,7 @@ from ..state.letters import ASSISTANT, USER
 from ..state.media_rows import results_of, with_results
 from ..state.parts import ARCHIVE
 from ..state.records import InboxItem, RingRow, TurnIdRow, cut_facts, digest8, fresh_id, with_cut
-from ..state.row_codec import bounded
+from ..state.row_codec import bounded, inbox_facts
 from ..state.state import (
     ConversationState,
     closed_turns,
@@ -187,7 +186,7 @@ def _left_waiting(state: ConversationState, place: _Place) -> _Left:
             break
         speaker, pinned = marks.get(at, (None, None))
         said += letter == USER
-        more = waiting_facts(speaker, pinned)
+        more = inbox_facts(speaker, pinned)
         kept.append(InboxItem(entry=entry, letter=letter, more=more))
     rows: list[TurnIdRow | RingRow] = [*state.meta.turn, *state.meta.ring]
     rows = [row for row in rows if row.id in ids[: place.before]]

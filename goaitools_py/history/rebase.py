@@ -39,7 +39,7 @@ from ..types.errors import StateConflictError
 from .convert.state import translated
 from .rewrite.rewritten import is_signed, unsigned_turns
 
-__all__ = ["begun_at", "holds_state", "rebase_state"]
+__all__ = ["begun_at", "holds_state", "rebase_state", "with_arrived"]
 
 
 def rebase_state(
@@ -94,18 +94,51 @@ def rebase_state(
             "both states have new turns since their base; run my turn again on theirs, or pass "
             "concurrent_turns=True"
         )
+    joined = _with_both(joined, my.meta, old.meta, their.meta)
+    meta = msgspec.structs.replace(joined.meta, rev=joined.meta.rev + 1, parent=digest8(bytes(theirs)[:112]))
+    return dump_state(replace(joined, meta=meta), codec=codec, binding=binding, limits=hard_limits(codec))
+
+
+def with_arrived(
+    my: ConversationState, *, base: bytes, theirs: bytes, codec: Codec, binding: Any
+) -> ConversationState | None:
+    """The state of a running turn with the messages that came into `theirs` since `base`, from which it grew.
+
+    Everything else that `theirs` has added is in it, too, so that it grows from `theirs` now. None if no
+    message came, or if `theirs` has a turn: then the turn's next save tells.
+    """
+    their = load_state(theirs, codec=codec, binding=binding)
+    if base:
+        old = load_state(base, codec=codec, binding=binding)
+    else:
+        old, my = (
+            new_state(their.meta.wire, id=their.meta.id, created=their.meta.created),
+            _since(my, their.meta.created),
+        )
+    if not my.meta.wire == old.meta.wire == their.meta.wire or _has_moved(their, old):
+        return None
+    shared = _new_ids(my, old) & _new_ids(their, old)
+    joined = _with_inbox(
+        _without(my, their, old), _unsaid(their, old, my if shared else None), their.meta, old.meta
+    )
+    if joined.inbox == my.inbox:
+        return None
+    return _with_both(joined, my.meta, old.meta, their.meta)
+
+
+def _with_both(joined: ConversationState, my: Meta, old: Meta, their: Meta) -> ConversationState:
+    """A joined state with the revision, the costs and the texts about the conversation of both sides."""
     meta = msgspec.structs.replace(
         joined.meta,
-        rev=max(my.meta.rev, their.meta.rev) + 1,
-        parent=digest8(bytes(theirs)[:112]),
-        updated=max(my.meta.updated, their.meta.updated),
-        total=_sum(my.meta.total, old.meta.total, their.meta.total),
-        aside=_sum(my.meta.aside, old.meta.aside, their.meta.aside),
-        cost=_row_sum(my.meta.cost, old.meta.cost, their.meta.cost),
-        title=my.meta.title if my.meta.title != old.meta.title else their.meta.title,
-        about=_about(my.meta, old.meta, their.meta),
+        rev=max(my.rev, their.rev),
+        updated=max(my.updated, their.updated),
+        total=_sum(my.total, old.total, their.total),
+        aside=_sum(my.aside, old.aside, their.aside),
+        cost=_row_sum(my.cost, old.cost, their.cost),
+        title=my.title if my.title != old.title else their.title,
+        about=_about(my, old, their),
     )
-    return dump_state(replace(joined, meta=meta), codec=codec, binding=binding, limits=hard_limits(codec))
+    return replace(joined, meta=meta)
 
 
 def holds_state(
@@ -214,6 +247,9 @@ def _unsaid(
     added = _added(old.inbox, state.inbox)
     if other is None or not added:
         return added
+    # The messages of a steering send name their turn. Its context may differ in a second delivery.
+    shared = _new_ids(state, old) & _new_ids(other, old)
+    added = [item for item in added if item.id not in shared]
     said = Counter(closed_entries(other))
     said.subtract(closed_entries(old))
     said.update(item.entry for item in _added(old.inbox, other.inbox))
@@ -277,11 +313,13 @@ def _has_moved(state: ConversationState, old: ConversationState) -> bool:
 
 def _added(old: Iterable[InboxItem], new: Iterable[InboxItem]) -> list[InboxItem]:
     """The items of `new` that `old` does not have, in order."""
-    known = Counter(old)
+    # A message that a turn has claimed since is the same message.
+    known = Counter(item.marked(False) for item in old)
     added: list[InboxItem] = []
     for item in new:
-        if known[item]:
-            known[item] -= 1
+        bare = item.marked(False)
+        if known[bare]:
+            known[bare] -= 1
         else:
             added.append(item)
     return added
@@ -302,6 +340,10 @@ def _with_inbox(
     known = _ids_of(meta) | {row.id for row in old.turn}
     turn = (*meta.turn, *(row for row in other.turn if row.id not in known))
     meta = msgspec.structs.replace(meta, events=events[-IDS_KEPT:], turn=turn[-IDS_KEPT:])
+    if added and other.said != old.said:
+        meta = msgspec.structs.replace(meta, said={**meta.said, **other.said})
+    if added and other.context not in ("", old.context):
+        meta = msgspec.structs.replace(meta, context=other.context)
     return replace(state, inbox=inbox, meta=meta)
 
 
@@ -358,7 +400,10 @@ def _behind(
     )
     joined = replace(_with_results(joined, my, own), meta=meta)
     waiting = [item for item in joined.inbox if item not in heard]
-    return _with_inbox(replace(joined, inbox=tuple(waiting)), _added(old.inbox, my.inbox), my.meta, old.meta)
+    joined = _with_inbox(
+        replace(joined, inbox=tuple(waiting)), _added(old.inbox, my.inbox), my.meta, old.meta
+    )
+    return replace(joined, meta=msgspec.structs.replace(joined.meta, context=""))
 
 
 def _with_results(

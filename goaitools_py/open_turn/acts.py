@@ -73,6 +73,8 @@ class Recognised(Value, frozen=True, kw_only=True):
     Attributes:
         key: The key of the turn in the state.
         is_known: True if the turn was begun before.
+        waits: True if its messages still wait, and no other turn has claimed them. An open turn is then
+            another one.
         messages: The messages that have yet to be sent.
         reply: The reply of a finished turn; None if the turn has to go on.
     """
@@ -81,6 +83,7 @@ class Recognised(Value, frozen=True, kw_only=True):
 
     key: TurnKey
     is_known: bool = False
+    waits: bool = False
     messages: tuple[Message, ...] = ()
     reply: StoredReply | None = None
 
@@ -103,7 +106,8 @@ def recognise(
         return Recognised(key=key, is_known=True, reply=turn_ids.stored_reply(state, key, dialect))
     # The state has the messages already: sent again, the model would read them twice.
     left = _asked_again(state, key, messages) if turn_ids.is_unanswered(state.meta, key) else ()
-    return Recognised(key=key, is_known=True, messages=left)
+    waits = any(item.id == key.id and not item.is_taken for item in state.inbox)
+    return Recognised(key=key, is_known=True, waits=waits, messages=left)
 
 
 def without_id(state: ConversationState, key: TurnKey) -> ConversationState:
@@ -237,6 +241,7 @@ def begin(
     key: TurnKey | None = None,
     words: str = "",
     has_grown: bool = False,
+    is_steering: bool = False,
 ) -> Begun:
     """Take a turn's messages, their context, their metadata and the turn's id into the state.
 
@@ -249,11 +254,14 @@ def begin(
         key: The key of the turn; None without a `turn_id`.
         words: The description of the answer's type, for a provider that takes no schema; "" for none.
         has_grown: See `Begun`.
+        is_steering: True if the messages wait for a turn that runs elsewhere: they get the id of their turn,
+            so that they can be withdrawn.
     """
     state = given
     if context is not None:
         state, messages = inbox.with_new_context(state, messages, context)
-    state = inbox.admit(state, messages, dialect)
+    ids = [key.id] * len(messages) if is_steering and key is not None else ()
+    state = inbox.admit(state, messages, dialect, ids=ids)
     if metadata and state.inbox:
         # Keep the metadata with the waiting messages, so that a resume need not give it again.
         said = {**state.meta.said, **metadata}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -17,6 +17,7 @@ from ..backends.read_entries import read_entries
 from ..base.values import Value, replace
 from ..state.letters import LETTER_OF, USER, letter_of
 from ..state.records import IDS_KEPT, InboxItem, digest8
+from ..state.row_codec import inbox_facts
 from ..state.state import ConversationState
 from ..types.messages import Message, event
 from ..types.messages import system as system_message
@@ -26,14 +27,16 @@ from .turn_ids import TURN_IDS_FACT
 __all__ = [
     "Others",
     "admit",
+    "claimed",
     "has_unseen",
     "inbox_messages",
     "merged",
+    "released",
     "reminder",
     "said_by_others",
     "split_preamble",
-    "waiting_facts",
     "with_new_context",
+    "withdrawn",
     "without_inbox",
 ]
 
@@ -87,11 +90,15 @@ def _given_letter(message: Message) -> str:
     return letter_of(message)
 
 
-def admit(state: ConversationState, messages: Sequence[Message], dialect: Dialect) -> ConversationState:
+def admit(
+    state: ConversationState, messages: Sequence[Message], dialect: Dialect, *, ids: Sequence[str] = ()
+) -> ConversationState:
     """The state with `messages` at the end of its inbox.
 
     A newer event of the same topic replaces a waiting event, and goes to the end. An event is dropped if its
     id is among the last 64 ids seen.
+
+    `ids`: for each message the id under which it can be withdrawn, or ""; () without ids.
     """
     if not messages:
         return state
@@ -99,8 +106,8 @@ def admit(state: ConversationState, messages: Sequence[Message], dialect: Dialec
     inbox = list(state.inbox)
     seen = list(state.meta.events)
     fresh: list[Message] = []
-    marks: list[str] = []
-    for message in messages:
+    marks: list[tuple[str, str]] = []
+    for message, id in zip(messages, ids or [""] * len(messages), strict=True):
         mark = ""
         if message.event_id is not None:
             mark = _mark(message.event_id)
@@ -108,8 +115,8 @@ def admit(state: ConversationState, messages: Sequence[Message], dialect: Dialec
                 continue
             seen.append(mark)
         fresh.append(with_speaker(message))
-        marks.append(mark)
-    for message, mark, entry in zip(fresh, marks, dialect.entries(fresh), strict=True):
+        marks.append((mark, id))
+    for message, (mark, id), entry in zip(fresh, marks, dialect.entries(fresh), strict=True):
         if message.topic:
             inbox = [item for item in inbox if item.topic != message.topic]
         inbox.append(
@@ -118,7 +125,7 @@ def admit(state: ConversationState, messages: Sequence[Message], dialect: Dialec
                 letter=_given_letter(message),
                 topic=message.topic or "",
                 event=mark,
-                more=waiting_facts(message.speaker, message.pinned),
+                more=inbox_facts(message.speaker, message.pinned, id),
             )
         )
     meta = state.meta
@@ -127,12 +134,42 @@ def admit(state: ConversationState, messages: Sequence[Message], dialect: Dialec
     return replace(state, meta=meta, inbox=tuple(inbox))
 
 
-def waiting_facts(speaker: str | None, pinned: bool | None) -> bytes:
-    """The object at the end of the row of a waiting message: its speaker, and its pin; b"" without both."""
-    facts: dict[str, Any] = {"who": speaker} if speaker else {}
-    if pinned is not None:
-        facts["pin"] = int(pinned)
-    return msgspec.json.encode(facts) if facts else b""
+def claimed(state: ConversationState) -> ConversationState:
+    """The state with a mark at each waiting message that could be withdrawn: a turn is about to send it. The
+    same object if there is no such message, or if all have the mark."""
+    return _marked(state, True)
+
+
+def released(state: ConversationState) -> ConversationState:
+    """The state without the marks of `claimed`: its waiting messages can be withdrawn."""
+    return _marked(state, False)
+
+
+def _marked(state: ConversationState, taken: bool) -> ConversationState:
+    items = tuple([item.marked(taken) if item.id else item for item in state.inbox])
+    same = all(new is old for new, old in zip(items, state.inbox, strict=True))
+    return state if same else replace(state, inbox=items)
+
+
+def withdrawn(state: ConversationState, id: str) -> ConversationState:
+    """The state without the waiting messages of this id, as if they had never come. The same object if there
+    is no such message, or if a turn has claimed it."""
+    gone = [item for item in state.inbox if item.id == id]
+    if not id or not gone or any(item.is_taken for item in gone):
+        return state
+    left = tuple([item for item in state.inbox if item.id != id])
+    meta = state.meta
+    marks = {item.event for item in gone if item.event}
+    turn = tuple([row for row in meta.turn if row.id != id])
+    meta = msgspec.structs.replace(
+        meta,
+        events=tuple([mark for mark in meta.events if mark not in marks]),
+        turn=turn,
+        # Its context may have gone with a message of a send: the next turn sends its own context again.
+        context=meta.context if len(turn) == len(meta.turn) else "",
+        said=meta.said if left else {},
+    )
+    return replace(state, inbox=left, meta=meta)
 
 
 def reminder(messages: Sequence[Message]) -> Message:
@@ -199,11 +236,11 @@ def said_by_others(
     meta, items = state.meta, state.inbox
     accepted = state.open.facts.get(TURN_IDS_FACT, ()) if state.open is not None else ()
     ids = {row.id for row in meta.turn if row.id not in accepted}
-    if turn_id is not None and digest8(turn_id) in ids:
-        # Compared as entries: the inbox has no other trace of the author.
+    if turn_id is not None and (id := digest8(turn_id)) in ids:
+        # Compared as entries: only a message of a steering send has a trace of its author in the inbox.
         own = set(dialect.entries([with_speaker(message) for message in messages]))
-        items = tuple([item for item in items if item.entry not in own])
-        ids.discard(digest8(turn_id))
+        items = tuple([item for item in items if item.entry not in own and item.id != id])
+        ids.discard(id)
     return Others(items=items, turn_ids=frozenset(ids), context=meta.context, metadata=meta.said)
 
 

@@ -57,9 +57,10 @@ def reply_text(state: ConversationState, dialect: Dialect) -> str:
 
 
 def paused_text(state: ConversationState, dialect: Dialect) -> str:
-    """The text of the open turn's last reply if its provider paused it, else ""."""
+    """The text of the open turn's last reply if its provider paused it, else "". Messages that a turn has
+    claimed at its end follow a whole reply."""
     turn = state.open
-    if turn is None or not _is_paused(turn):
+    if turn is None or not _is_paused(turn) or any(item.is_taken for item in state.inbox):
         return ""
     return reply_text(state, dialect)
 

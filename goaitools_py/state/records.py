@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from ..base.values import Value, field
+from ..base.values import Value, field, replace
 from ..types.messages import CallKind, Part, ResultFlag, Usage
 from .closed_turns import ClosedTurn, Iteration, TurnRecord
 from .letters import ASSISTANT
@@ -31,6 +31,7 @@ from .row_codec import (
     cut_end,
     inbox_end,
     iteration_facts,
+    with_taken,
 )
 
 __all__ = [
@@ -437,6 +438,21 @@ class InboxItem(Value, frozen=True, kw_only=True):
         """True or False if the message is pinned or unpinned against the rule of its role, else None."""
         pin = inbox_end(self.more).pin if self.more else None
         return None if pin is None else bool(pin)
+
+    @property
+    def id(self) -> str:
+        """The id under which the message can be withdrawn; "" without one. An event with an id of its own has
+        the digest of that id."""
+        return (inbox_end(self.more).id if self.more else "") or self.event
+
+    @property
+    def is_taken(self) -> bool:
+        """True while a running turn has claimed the message."""
+        return b'"taken"' in self.more and inbox_end(self.more).taken
+
+    def marked(self, taken: bool) -> InboxItem:
+        """This message, claimed by a turn or not; the same object if that is so already."""
+        return self if self.is_taken is taken else replace(self, more=with_taken(self.more, taken))
 
 
 class JournalCall(Value, frozen=True, kw_only=True):

@@ -47,11 +47,13 @@ __all__ = [
     "decoded",
     "decoder_of",
     "inbox_end",
+    "inbox_facts",
     "iteration_end",
     "iteration_facts",
     "known_end",
     "with_marks",
     "with_seconds",
+    "with_taken",
 ]
 
 MAX_COUNT: Final = 2**53
@@ -171,11 +173,17 @@ class CutEnd(msgspec.Struct, frozen=True):
 
 
 class InboxEnd(msgspec.Struct, frozen=True):
-    """The object of a waiting message. `who`: the speaker. `pin`: 1 if it is pinned, 0 if it is not; None:
-    system messages are pinned, others are not."""
+    """The object of a waiting message.
+
+    `who`: the speaker. `pin`: 1 if it is pinned, 0 if it is not; None: system messages are pinned, others are
+    not. `id`: the id under which the message can be withdrawn; a message of a steering send has the digest of
+    its turn id. `taken`: True while a running turn has claimed the message.
+    """
 
     who: Name | None = None
     pin: _Bit | None = None
+    id: Label = ""
+    taken: bool = False
 
 
 _End = TypeVar("_End", IterationEnd, CutEnd, InboxEnd)
@@ -250,6 +258,24 @@ def iteration_facts(index: int, who: Any, request_id: str = "", pin: Any = ()) -
     if pin:
         facts["pin"] = pin
     return msgspec.json.encode(facts) if facts else b""
+
+
+def inbox_facts(speaker: str | None, pinned: bool | None, id: str = "") -> bytes:
+    """Write the object at the end of the row of a waiting message; b"" without these facts."""
+    facts: dict[str, Any] = {name: value for name, value in (("who", speaker), ("id", id)) if value}
+    if pinned is not None:
+        facts["pin"] = int(pinned)
+    return msgspec.json.encode(facts) if facts else b""
+
+
+def with_taken(raw: bytes, taken: bool) -> bytes:
+    """The object of a waiting message with the mark that a turn has claimed it, or without this mark. All
+    other members stay byte for byte."""
+    if not taken:
+        left = rawjson.without(raw, {"taken"}) if b'"taken"' in raw else raw
+        return left if left != b"{}" else b""
+    bare = with_taken(raw, False)
+    return bare[:-1] + b',"taken":true}' if len(bare) > 2 else b'{"taken":true}'
 
 
 def with_seconds(raw: bytes, seconds: Sequence[float]) -> bytes:

@@ -19,7 +19,7 @@ from typing import Final
 from ..backends.capabilities import capabilities
 from ..base.values import replace
 from ..history.rewrite.repair import checked
-from ..open_turn import acts, journal, steps
+from ..open_turn import acts, inbox, journal, steps
 from ..open_turn.attempts import ANSWERS, without_problems
 from ..open_turn.given_answers import with_answers
 from ..open_turn.turn_ids import StoredReply, TurnKey, key_of
@@ -80,6 +80,7 @@ class Beginning:
         self.answers = plan.answers
         self.tools: Tools = {}
         self.resumes = plan.resume
+        self._is_known = False
         self.key: TurnKey | None = None
         self.converted: Converted | None = None
         self._has_denied = False
@@ -188,7 +189,8 @@ class Beginning:
                     messages=plan.messages,
                 )
             self.key, self.messages = known.key, known.messages
-            self.resumes = known.is_known
+            # If its messages still wait, an open turn is another one: it is closed, as before a new message.
+            self._is_known, self.resumes = known.is_known, known.is_known and not known.waits
             if known.reply is not None:
                 return known.reply
         if ledger.options.edit is not None and not self.resumes:
@@ -250,6 +252,10 @@ class Beginning:
         elif loaded.open is not None and ANSWERS in loaded.open.facts and loaded.inbox:
             self.state = without_problems(loaded)  # the turn checks its answer again
         given = self.state = steps.without_failure(self.state)
+        if plan.marks_waiting and given.inbox:
+            # With the claim stored before the first request, the messages cannot be withdrawn while the
+            # model reads them.
+            given = self.state = inbox.claimed(given)
         has_grown = left_open or given is not loaded
         if not (acts.has_work(given, self.messages) or ledger.has_appended):
             raise _nothing_to_do(resume=plan.resume, left_open=left_open)
@@ -309,7 +315,7 @@ class Beginning:
     def _begun(self, state: ConversationState, *, words: str = "", has_grown: bool = False) -> acts.Begun:
         """The state with this turn's messages, their context and its id."""
         options = self._ledger.options
-        is_redelivered = self.resumes and not self._plan.resume
+        is_redelivered = self._is_known and not self._plan.resume
         begun = acts.begin(
             state,
             self.messages,

@@ -18,17 +18,21 @@ blob at every instant: each step replaces one frozen state in the turn's books (
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from ..backends.base import Reply
 from ..base.values import replace
-from ..open_turn import acts, attempts, journal, steps
+from ..open_turn import acts, attempts, inbox, journal, steps
+from ..open_turn.attempts import ANSWERS
 from ..open_turn.turn_ids import StoredReply
 from ..state.blob_header import may_take_long
-from ..state.records import Meta, counts_of, dollars_of, usage_of
+from ..state.records import IDS_KEPT, Meta, counts_of, dollars_of, usage_of
 from ..state.state import ConversationState
 from ..types.citations import Citation, shifted
 from ..types.errors import (
+    BudgetExceededError,
     StateError,
     StateSizeError,
     StateTooLargeError,
@@ -43,7 +47,7 @@ from . import limits, shrink
 from .answer import TypedAnswer, counted, with_partials
 from .beginning import Beginning
 from .flow import Emit, Flow, computed
-from .ledger import Ledger
+from .ledger import Ledger, ReturnPoint
 from .limits import NOT_STORED, check_budget, check_queue, check_size, context_warnings, written
 from .model_call import ask
 from .plan import Plan
@@ -56,6 +60,13 @@ MAX_PAUSES: Final = 8
 """The number of times that the turn asks the provider to continue a paused reply."""
 
 
+class _LastReply(NamedTuple):
+    """The end of a turn that goes on with new messages: its last reply, and the position with them."""
+
+    reply: Reply
+    point: ReturnPoint
+
+
 class TurnEngine:
     """One turn. `run` is its flow; `snapshot` is its state at this instant."""
 
@@ -65,6 +76,8 @@ class TurnEngine:
         self._beginning = Beginning(self._ledger)
         self._result: ChatResult[Any] | None = None
         self._answer = None if plan.output is None else TypedAnswer(self._ledger, plan.output)
+        self._before_end: ConversationState | None = None
+        """The state with the last reply, before it closed the turn. Only for a turn that steers."""
 
     def run(self) -> Flow[ChatResult[Any]]:
         """The turn's flow: yields effects, returns the result, raises typed errors."""
@@ -198,6 +211,11 @@ class TurnEngine:
         return self._result is not None
 
     @property
+    def has_claimed(self) -> bool:
+        """True if messages wait that the turn has marked as its own: nobody may withdraw them."""
+        return any(item.is_taken for item in self._ledger.state.inbox)
+
+    @property
     def has_calls(self) -> bool:
         """True if calls of the turn's last reply have no result yet."""
         return not journal.ready(self._ledger.state)
@@ -257,6 +275,8 @@ class TurnEngine:
         invalid_in_a_row = pauses = 0
         cited: tuple[Citation, ...] = ()
         said = steps.paused_text(state, self._plan.dialect)
+        looks = False
+        ended: _LastReply | None = None
         if answers or not journal.ready(state):
             yield from run_calls(ledger, tools, allowed=limits.calls_left(ledger), answers=answers)
             state = ledger.state
@@ -266,11 +286,12 @@ class TurnEngine:
             if one_step:
                 return self._open_reply(state), "in_progress"
             limit = limits.stop_at_limit(ledger)
+            looks = self._plan.steers
         elif ledger.has_asked and (one_step or ledger.options.on_limit == "answer"):
             # With on_limit="answer" the last model call is still due. With "raise", resuming means to go on,
             # so the limit is not checked before one more reply, unless the turn goes step by step.
             limit = limits.stop_at_limit(ledger)
-        if state.open is not None and attempts.ANSWERS in state.open.facts and not state.inbox:
+        if state.open is not None and ANSWERS in state.open.facts and not state.inbox:
             # An earlier process got this answer, and ended before it checked it. Do not pay for it again.
             reply = attempts.stored_answer(state.open, ledger.dialect)
             if (yield from self._is_answered(voice, reply, is_new=False)):
@@ -279,6 +300,9 @@ class TurnEngine:
         if (answered := self._called(voice, None)) is not None:
             return answered, "complete"
         while True:
+            if looks:
+                yield from ledger.take_in()
+            looks = False
             if ledger.options.compactor is not None:
                 yield from shrink.compact_before_request(ledger, lambda: voice)
             asking = ask(
@@ -292,8 +316,13 @@ class TurnEngine:
             )
             if output is not None and ledger.plan.stream:
                 asking = with_partials(asking, output, said)
+            if ended is not None:
+                asking = self._or_ended(asking, ended)
             reply = yield from asking
-            state = ledger.state
+            ledger.has_ended = False
+            if ended is not None and reply is ended.reply:  # the provider did not take the new messages
+                return reply, self._close(voice, "complete")
+            ended, state = None, ledger.state
             is_open = state.open is not None
             if is_open:
                 # Keep the reply before a listener hears of it, and before its first tool runs. After a crash
@@ -304,10 +333,18 @@ class TurnEngine:
             if not is_open:
                 if reply.stop == "pause":
                     ledger.warn("limit_reached", f"the provider paused its reply {pauses + 1} times")
-                return reply, _status(reply, limited=limit is not None)
+                ended = yield from self._goes_on(reply)
+                if ended is None:
+                    return reply, _status(reply, limited=limit is not None)
+                said, cited = "", ()
+                continue
             if output is not None and not reply.calls and reply.stop != "pause":
                 if (yield from self._is_answered(voice, reply)):
-                    return reply, "complete"
+                    ended = yield from self._goes_on(reply)
+                    if ended is None:
+                        return reply, "complete"
+                    said, cited = "", ()
+                    continue
                 if one_step:
                     return reply, "in_progress"
                 said, cited, limit = "", (), limits.stop_at_limit(ledger)
@@ -330,6 +367,51 @@ class TurnEngine:
                 return reply, "awaiting_tools"
             invalid_in_a_row = 0 if valid else invalid_in_a_row + 1
             limit = limits.stop_at_limit(ledger, invalid_in_a_row)
+            looks = self._plan.steers
+
+    def _goes_on(self, reply: Reply) -> Flow[_LastReply | None]:
+        """Look for new messages at the end of a turn that steers. If some came, the turn is open again with
+        them, for one more model call. None: the turn is over.
+
+        At a limit of the turn the messages wait for the next one.
+        """
+        before, ledger = self._before_end, self._ledger
+        if before is None:
+            return None
+        self._before_end, closed = None, ledger.state
+        yield from ledger.tick()
+        try:
+            if ledger.is_late or limits.reached(ledger) is not None:
+                return None
+        except BudgetExceededError:  # the price of the reply is unknown: it was paid for, and is the answer
+            ledger.state = closed
+            return None
+        if not (yield from ledger.take_in(before)):
+            return None
+        ledger.has_ended = True
+        return _LastReply(reply, ledger.return_point())
+
+    def _or_ended(self, asking: Flow[Reply], ended: _LastReply) -> Flow[Reply]:
+        """Ask once more. If the call fails before the provider has taken the new messages, the turn ends with
+        its last reply, and they wait for the next turn."""
+        ledger, given = self._ledger, ended.point.position.state
+        try:
+            return (yield from asking)
+        except TurnError as exc:
+            opened = ledger.state.open
+            if opened is None or given.open is None or opened.entries is not given.open.entries:
+                raise
+            failure = type(exc).__name__
+        events = (*given.meta.events, *ledger.state.meta.events)
+        ledger.go_back(ended.point)
+        meta = msgspec.structs.replace(ledger.state.meta, events=tuple(dict.fromkeys(events))[-IDS_KEPT:])
+        ledger.state = inbox.released(replace(ledger.state, meta=meta))
+        ledger.warn(
+            "left_waiting",
+            f"the model call for new messages failed ({failure}): the turn ended before them, and they wait "
+            "for the next turn",
+        )
+        return ended.reply
 
     def _booked(
         self,
@@ -359,6 +441,9 @@ class TurnEngine:
         if opened is None or opened.calls or pauses:
             return reply
         wanted = self._plan.output
+        if self._plan.steers:
+            ends = _status(reply, limited=is_last) == "complete" and ANSWERS not in opened.facts
+            self._before_end = ledger.state if ends else None
         if wanted is not None and _status(reply, limited=is_last) == "complete":
             ledger.state = attempts.marked(ledger.state, keep_earlier=wanted.asked.keep_attempts)
         else:
@@ -422,6 +507,8 @@ class TurnEngine:
         settings: dict[str, Any] = {}
         if voice.settings:
             settings = {name: value for name, value in voice.recorded.items() if name not in NOT_STORED}
+        if self._plan.marks_waiting:
+            ledger.state = inbox.released(ledger.state)
         ledger.state = acts.close(
             ledger.state,
             self._plan.dialect,

@@ -157,6 +157,11 @@ class FallbackTurn:
         return self._engine.is_only_asked
 
     @property
+    def has_claimed(self) -> bool:
+        """As `TurnEngine.has_claimed`."""
+        return self._engine.has_claimed
+
+    @property
     def has_calls(self) -> bool:
         """As `TurnEngine.has_calls`."""
         return self._engine.has_calls

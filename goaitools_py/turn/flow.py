@@ -41,6 +41,7 @@ __all__ = [
     "Flow",
     "Interrupted",
     "Invoke",
+    "Look",
     "Moment",
     "OpenBackend",
     "ReadChunk",
@@ -132,6 +133,18 @@ class ReadChunk(Value, frozen=True):
 
     until: float | None = None
     timed: bool = False
+
+
+class Look(Value, frozen=True):
+    """Look for messages that came into the stored conversation, and claim them before they are sent. The
+    answer is True if the turn has taken messages in. A failure means that the claim may not be saved. Only a
+    turn of a conversation in a store with ``gate="steer"`` asks.
+
+    `claim`: takes the state from which the turn's own has grown, and the stored one. Gives an `Arrival`; None
+    if no message came.
+    """
+
+    claim: Callable[[bytes, bytes], Any]
 
 
 class ReadParts(Value, frozen=True):
@@ -233,6 +246,7 @@ Effect: TypeAlias = (
     | Compute
     | ReadChunk
     | ReadParts
+    | Look
     | CallTool
     | AwaitTool
     | Sleep

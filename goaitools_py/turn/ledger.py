@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from decimal import Decimal
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -42,7 +43,7 @@ from ..types.messages import ToolRecord, Usage
 from ..types.tokens import TokenCounter
 from ..types.turn_warnings import WarningCode
 from ..types.usage import Charge, nano_dollars
-from .flow import Checkpoint, Emit, Flow
+from .flow import Checkpoint, Emit, Flow, Look
 from .plan import Plan
 from .report import ReportBuilder, ReportMark, Spending, WarningCounter
 from .turn_state import Snapshot, TurnState, status_of
@@ -408,6 +409,21 @@ class Ledger(TurnState):
             what = "the conversation could not be claimed before a tool that is not idempotent"
             raise self._no_checkpoint(what, exc, None) from exc
         self._kept = blob
+
+    def take_in(self, state: ConversationState | None = None) -> Flow[bool]:
+        """Take in the messages that have come into the stored conversation. True if there are some. They are
+        claimed there: if that fails, the turn ends.
+
+        `state`: the turn's state before its end; None: the state of this instant.
+        """
+        try:
+            came: bool = yield Look(partial(self.arrived, self.state if state is None else state))
+        except Exception as exc:
+            failure = exc
+        else:
+            return came
+        what = "new messages could not be claimed before they were sent"
+        raise self._no_checkpoint(what, failure, None)
 
     def _no_checkpoint(
         self, what: str, exc: Exception, undo: Callable[[ConversationState], ConversationState] | None

@@ -157,6 +157,10 @@ class Plan(Value, frozen=True, kw_only=True):
         outages: The providers of the chat that could not be reached lately.
         titles: True if the first message of a conversation without a title becomes its title.
         checkpoints: True if the runner of the flow keeps each checkpoint, besides `on_checkpoint`.
+        steers: True if the turn looks for new messages in the stored conversation before each model call
+            after its first, and before its end; see `Look`.
+        marks_waiting: True if the turn marks the messages that wait when it begins: then they cannot be
+            withdrawn any more.
     """
 
     _unshown = frozenset({"blob", "answers"})
@@ -188,6 +192,8 @@ class Plan(Value, frozen=True, kw_only=True):
     claims: bool = False
     titles: bool = False
     checkpoints: bool = False
+    steers: bool = False
+    marks_waiting: bool = False
     dialect_of: Callable[[str], Dialect | None] = lambda wire: None
     translate: Translate = _untranslated
     stands_for: TurnError | None = None

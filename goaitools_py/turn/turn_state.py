@@ -23,11 +23,12 @@ from ..state.codec import BlobLimits
 from ..state.parts import Part
 from ..state.records import InboxItem, Meta, digest8
 from ..state.state import ConversationState, dump_state, new_state
+from ..types.errors import StateTooLargeError
 from ..types.messages import Message
 from .plan import Plan
 from .timing import Timing
 
-__all__ = ["Rewrite", "Snapshot", "TurnState", "status_of"]
+__all__ = ["Arrival", "Rewrite", "Snapshot", "TurnState", "status_of"]
 
 _NOT_BEGUN: Final = new_state("", id="", created=0)
 """The placeholder for the state until the turn begins. Compared by identity."""
@@ -67,6 +68,20 @@ class Rewrite(NamedTuple):
     told: Callable[[ConversationState, ConversationState], None]
 
 
+class Arrival(NamedTuple):
+    """New messages that a turn is about to claim.
+
+    Attributes:
+        blob: The state with the claim. It grows from the stored state.
+        enter: Makes it the turn's state. Safe to call twice.
+        undo: Goes back to the state before. Safe to call twice.
+    """
+
+    blob: bytes
+    enter: Callable[[], None]
+    undo: Callable[[], None]
+
+
 class TurnState(Timing):
     """Holds the position of one turn.
 
@@ -82,6 +97,8 @@ class TurnState(Timing):
         left_waiting: None at first. After the provider has refused a request with the messages that others
             had put into a shared conversation: these messages. They stay in the inbox, and the turn goes on
             without them.
+        has_ended: True while only new messages of others keep the turn from its end: its last reply is
+            complete, and nothing else is left to send.
         rewrites: The changes of the stored history that the turn tries. Its requests have them; the state
             gets them with a reply, because only a reply shows that they were right.
     """
@@ -97,6 +114,7 @@ class TurnState(Timing):
         self.streamed: Callable[[], str] | None = None
         self.partial_text = ""
         self.left_waiting: inbox.Others | None = None
+        self.has_ended = False
         self.rewrites: tuple[Rewrite, ...] = ()
         self._others: inbox.Others | None = None
         self._base: ConversationState | None = None
@@ -220,7 +238,7 @@ class TurnState(Timing):
         if self.left_waiting is not None:
             pending = inbox.inbox_messages(replace(state, inbox=self.to_send()), self.dialect)
             base = state if state.open is not None or self._base is None else self._base
-            left = inbox.without_inbox(base, but=self.left_waiting)
+            left = inbox.released(inbox.without_inbox(base, but=self.left_waiting))
             self.state = _with_spent(left, state.meta)
             return pending
         pending = inbox.inbox_messages(state, self.dialect)
@@ -242,7 +260,7 @@ class TurnState(Timing):
         returned to this turn's caller, who may be gone before the error arrives.
         """
         state = self.state
-        if self.left_waiting is not None or self._others is None:
+        if self._others is None or self.left_waiting is self._others or self.has_ended:
             return False
         others = self._others.among(state.inbox)
         if not others or (len(others) == len(state.inbox) and state.open is None):
@@ -279,6 +297,49 @@ class TurnState(Timing):
                 if problem is not None:
                     raise problem
             self._appended.extend(messages)
+
+    def arrived(self, state: ConversationState, base: bytes, theirs: bytes) -> Arrival | None:
+        """Join a state of this turn with the messages that came into the stored conversation, and claim them.
+
+        None if no message came, or if there is no room for them: then they wait for the next turn.
+
+        Args:
+            state: The turn's state now, or the state before its end.
+            base: The stored state that it grew from.
+            theirs: The stored state now.
+        """
+        from ..history.rebase import with_arrived  # a plain turn does not need it
+
+        plan, known, now = self.plan, self._others, self.state
+        joined = with_arrived(state, base=base, theirs=theirs, codec=plan.codec, binding=self.options.binding)
+        if joined is None:
+            return None
+        joined = inbox.claimed(joined)
+        more = journal.unfinished(joined) * CALL_BYTES
+        if self.room.problem(self.with_appended(joined), RESULTS, more=more) is not None:
+            return None
+        try:
+            blob = self.written(self.with_appended(joined), "in_progress", self.room.hard, grew_from=theirs)
+        except StateTooLargeError:
+            return None
+        # Their authors were told that they are stored: if the provider refuses them, they wait on.
+        fresh = [item for item in joined.inbox if not any(item is one for one in state.inbox)]
+        ids = {row.id for row in joined.meta.turn} - {row.id for row in state.meta.turn}
+        others = inbox.Others(
+            items=(*(known.items if known is not None else ()), *fresh),
+            turn_ids=frozenset(ids | (known.turn_ids if known is not None else frozenset())),
+            context=joined.meta.context,
+            metadata=joined.meta.said,
+        )
+        grew_from = self.grew_from
+
+        def enter() -> None:
+            self.grew_from, self._others, self.state = theirs, others, joined
+
+        def undo() -> None:
+            self.grew_from, self._others, self.state = grew_from, known, now
+
+        return Arrival(blob, enter, undo)
 
     def close(self) -> bool:
         """Refuse further messages. True if appended messages have not entered the inbox yet."""
@@ -332,12 +393,15 @@ class TurnState(Timing):
             state = self.room.with_partial(state, streamed())
         return self.written(state, status_of(state, "in_progress"), self.room.hard)
 
-    def written(self, state: ConversationState, status: str, limits: BlobLimits) -> bytes:
-        """Write any state as a blob of this turn."""
+    def written(
+        self, state: ConversationState, status: str, limits: BlobLimits, *, grew_from: bytes | None = None
+    ) -> bytes:
+        """Write any state as a blob of this turn. `grew_from`: the blob before it, if it is another one."""
+        parent = self.grew_from if grew_from is None else grew_from
         meta = msgspec.structs.replace(
             state.meta,
             rev=state.meta.rev + 1,
-            parent=digest8(self.grew_from[:112]) if self.grew_from else "",
+            parent=digest8(parent[:112]) if parent else "",
             updated=max(0, self.now.wall_ms - state.meta.created),
             status=status,
         )

@@ -9,6 +9,7 @@
 `v1-unsent.jsonl` holds blobs with a refused turn that no request has.
 `v1-pins.jsonl` holds blobs with pinned messages, of which some are left of turns that a cut dropped.
 `v1-results.jsonl` holds blobs with long results that are kept whole, in the history and the open turn.
+`v1-waiting.jsonl` holds blobs with waiting messages that have ids, and that a turn has claimed.
 `v1-actions.jsonl` holds blobs with the actions of tools.
 It never writes over a file that is there. Salts and conversation ids are random, so a second run would
 write other bytes; the keys are public and made of their names.
@@ -60,6 +61,7 @@ from goaitools_py.state import blob  # noqa: E402
 from goaitools_py.state.state import closed_entries, load_state  # noqa: E402
 from goaitools_py.state.whole_blobs import parts_of  # noqa: E402
 from goaitools_py.states import read_history, rewind_state, state_messages, undo_cut  # noqa: E402
+from goaitools_py.stores import MemoryStore  # noqa: E402
 from goaitools_py.testing import Calls, Raw, ScriptedBackend  # noqa: E402
 
 WIRES = ("openai", "openai-responses", "anthropic")
@@ -427,6 +429,45 @@ def unsent() -> Iterator[dict[str, Any]]:
                 ],
                 "sent": [turn.is_sent for turn in read_history(state, **opening).turns],
                 "history": _hash(b"".join(bytes(one) for one in load_state(state, **opening).history())),
+            }
+
+
+def waiting() -> Iterator[dict[str, Any]]:
+    """A turn that was cut off after it has claimed two messages; a third one came after that."""
+    for name, codec, key, bound in _codecs():
+        for wire in WIRES:
+            store, rows = MemoryStore(), list[bytes]()
+
+            def first(_: Any) -> Any:
+                conversation.append(user("Wait.", speaker="Tom"), event("It rains.", id="e-1"))  # noqa: B023
+                return Calls([("look", {"place": "Leeds"})])
+
+            def second(_: Any) -> str:
+                conversation.append(user("Or not."))  # noqa: B023
+                found = store.load("k")  # noqa: B023
+                assert found is not None
+                rows.append(found.blob)  # noqa: B023
+                return "A tea room."
+
+            backend = ScriptedBackend(first, second, "Yes.", wire=wire)
+            with Chat(backend, codec=codec, tools=[look]) as chat:
+                conversation = chat.conversation(store, "k", gate="steer", save="checkpoint", binding=bound)
+                conversation.send("What is in Leeds?", turn_id="m-1")
+            opening = {"codec": codec, "binding": bound}
+            yield {
+                "name": f"{name}, {wire}, waiting",
+                "codec": name,
+                "wire": wire,
+                "key": key,
+                "binding": BOUND if bound is BOUND else None,
+                "blob": base64.b64encode(rows[0]).decode(),
+                "segments": [
+                    [int(each.kind), each.entries, each.raw_len, _hash(each.raw())]
+                    for each in blob.decode(rows[0], **opening)
+                ],
+                "waiting": [
+                    [item.speaker, item.id, item.is_taken] for item in load_state(rows[0], **opening).inbox
+                ],
             }
 
 
@@ -821,6 +862,7 @@ def main() -> None:
         "v1-media.jsonl": media,
         "v1-facts.jsonl": facts,
         "v1-unsent.jsonl": unsent,
+        "v1-waiting.jsonl": waiting,
         "v1-pins.jsonl": pins,
         "v1-actions.jsonl": actions,
         "v1-results.jsonl": results,

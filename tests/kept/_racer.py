@@ -39,6 +39,7 @@ class KeptRace(NamedTuple):
         blind: The store takes any version for the expected one: the race has to notice.
         save: As for `Chat.conversation`.
         parts: As for `Chat.conversation`; "mixed": every second worker writes parts.
+        gate: As for `Chat.conversation`.
     """
 
     kind: str
@@ -52,6 +53,7 @@ class KeptRace(NamedTuple):
     blind: bool = False
     save: str = "turn"
     parts: str = "inline"
+    gate: str = "queue"
 
     def deliveries(self, worker: int) -> Iterator[tuple[str, str, bool]]:
         """A worker's deliveries: conversation, id, and whether the next worker gets it too."""
@@ -128,7 +130,13 @@ def work(race: KeptRace, worker: int, inbox: int, outbox: int) -> None:
         parts = "inline" if race.parts == "mixed" and worker % 2 else race.parts.replace("mixed", "store")
 
         def deliver(key: str, id: str) -> tuple[str, int]:
-            conversation: Any = chat.conversation(used, key, save=race.save, parts=parts)  # type: ignore[arg-type]
+            conversation: Any = chat.conversation(
+                used,
+                key,
+                save=race.save,  # type: ignore[arg-type]
+                parts=parts,  # type: ignore[arg-type]
+                gate=race.gate,  # type: ignore[arg-type]
+            )
             if is_event(id):
                 conversation.append(event(f"delivery {id}", id=id))
                 return "event", 0

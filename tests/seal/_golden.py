@@ -28,6 +28,7 @@ __all__ = [
     "RESULTS",
     "SECRETS",
     "UNSENT",
+    "WAITING",
     "Vector",
     "codec_of",
     "smallest",
@@ -101,6 +102,7 @@ UNSENT = _read("v1-unsent.jsonl")
 PINS = _read("v1-pins.jsonl")
 RESULTS = _read("v1-results.jsonl")
 ACTIONS = _read("v1-actions.jsonl")
+WAITING = _read("v1-waiting.jsonl")
 
 
 def smallest(codec: str) -> Vector:

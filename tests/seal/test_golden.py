@@ -21,6 +21,7 @@ from goaitools_py import (
     TurnLimit,
     tool,
 )
+from goaitools_py.open_turn.inbox import withdrawn
 from goaitools_py.seal import rewrap
 from goaitools_py.state import blob
 from goaitools_py.state.blob_header import peek
@@ -52,6 +53,7 @@ from ._golden import (
     PINS,
     RESULTS,
     UNSENT,
+    WAITING,
     Vector,
     codec_of,
     smallest,
@@ -89,7 +91,7 @@ def test_the_vectors_are_those_that_were_written() -> None:
     found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in GOLDEN.glob("*.jsonl")}
 
     assert found == stated
-    assert len(found) == 9
+    assert len(found) == 10
 
 
 def test_there_are_vectors_of_everything() -> None:
@@ -330,6 +332,21 @@ def test_actions_that_were_written_are_read(vector: Vector) -> None:
     assert [[[one.text, dict(one.data)] for one in turn.actions] for turn in turns] == facts["actions"]
     assert facts["actions"][0][-1][1] == {"left_out": 1}
     assert opened(dump_state(state, **vector.opening), vector) == [each.raw() for each in segments]
+
+
+@pytest.mark.parametrize("vector", WAITING, ids=ids)
+def test_claimed_messages_that_were_written_are_read(vector: Vector) -> None:
+    """Their speakers, ids and marks are known, and are written again as they were. Only the message that is
+    not claimed can be withdrawn."""
+    state = load_state(vector.blob, **vector.opening)
+    segments = blob.decode(vector.blob, **vector.opening)
+
+    assert [[int(s.kind), s.entries, s.raw_len, sha(s.raw())] for s in segments] == vector.facts["segments"]
+    assert [[item.speaker, item.id, item.is_taken] for item in state.inbox] == vector.facts["waiting"]
+    assert [taken for *_, taken in vector.facts["waiting"]] == [True, True, False]
+    assert opened(dump_state(state, **vector.opening), vector) == [each.raw() for each in segments]
+    left = [len(withdrawn(state, item.id).inbox) for item in state.inbox]
+    assert left == [3, 3, 2]
 
 
 @pytest.mark.parametrize("vector", RESULTS, ids=ids)

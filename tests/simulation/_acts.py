@@ -14,7 +14,7 @@ from goaitools_py import Approve, Chat, Compactor, Conversation, Deny, KeepRecen
 from goaitools_py.base.values import replace
 from goaitools_py.chat.kept import changes
 from goaitools_py.chat.kept.parts import LOADED
-from goaitools_py.chat.kept.stop_requests import stop_flow
+from goaitools_py.chat.kept.steering import stop_flow
 from goaitools_py.chat.kept.turn import KeptTurn
 from goaitools_py.history.additions import append_messages, update_state
 from goaitools_py.seal import BlobLimits, Plain
@@ -229,11 +229,13 @@ class Desk:
         # A conversation costs as much as some steps, so one is made of each kind, and changed for its worker.
         schedule, act = self._schedule, worker.act
         usual = usual_conversation(self.chat(act), act.save, schedule.behind, schedule.stops)
+        steers = schedule.steers and hasattr(worker.port, "lease")
         settings = replace(
             usual._settings,
             store=worker.port,
             key=act.key,
-            gate="reject" if act.choice < 0.2 else "queue",
+            gate="reject" if act.choice < 0.2 else "steer" if steers else "queue",
+            marks_waiting=steers,
             # Some workers still write whole blobs: they undo the layout of the others, and lose nothing.
             in_parts=schedule.parts and act.id % 7 != 3,
             renewal=lambda lease, ttl: Renewal(worker, lease, ttl),

@@ -14,7 +14,7 @@ import msgspec
 from goaitools_py import StateConflictError
 from goaitools_py.base.values import replace
 from goaitools_py.chat.kept import changes, facade, privacy, row, row_parts
-from goaitools_py.chat.kept.stop_requests import StopWatch
+from goaitools_py.chat.kept.steering import StopWatch
 from goaitools_py.chat.kept.turn import KeptTurn
 from goaitools_py.history.branch import rewind_state
 from goaitools_py.history.convert import state as conversion

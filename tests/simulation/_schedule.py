@@ -127,7 +127,7 @@ class Schedule(NamedTuple):
     `crowd`: how many workers may be at work at a time. `is_tight`: the limits of a state are small.
     `stops`: turns look at the stop flag. `converts`: a state of another provider API is converted.
     `fallback`: the provider API of a second backend; "" for none. `recalls`: turns cut long histories, and
-    the model can search what was cut.
+    the model can search what was cut. `steers`: workers give their messages to the turn that runs.
     """
 
     seed: int
@@ -143,6 +143,7 @@ class Schedule(NamedTuple):
     converts: bool = False
     fallback: str = ""
     recalls: bool = False
+    steers: bool = False
 
     @property
     def redacts(self) -> bool:
@@ -218,6 +219,7 @@ def draw(seed: int) -> Schedule:
         converts="convert" in kinds or "fallback" in kinds,
         fallback=random.choice((wire, *others)) if "fallback" in kinds else "",
         recalls="recall" in kinds,
+        steers=seed % 10 == 9,
     )
 
 

@@ -285,7 +285,10 @@ def kept(chat: Chat, store: Store, options: ChatOptions) -> None:
     assert_type(thread.resume({"a": Approve(), "b": Approve(again=True)}), ChatResult)
     with thread.start("Hello.") as turn:
         assert_type(turn, Turn)
-    thread.append(event("It rains."), user("Hm."))
+    ids = thread.append(event("It rains."), user("Hm."))
+    assert_type(ids, tuple[str, ...])
+    assert_type(thread.withdraw(ids[0]), bool)
+    assert_type(thread.send("Hm.", gate="steer"), ChatResult[Any])
     assert_type(thread.compact(Compactor(MessageLimit(4), KeepRecentTurns(1))), CompactionReport)
     assert_type(thread.history(), History)
     assert_type(thread.pending(), tuple[PendingCall, ...])
@@ -319,7 +322,8 @@ async def kept_awaited(chat: AsyncChat, store: AsyncStore) -> None:
     assert_type(await thread.send("Hello."), ChatResult)
     async with thread.start("Hello.") as turn:
         assert_type(turn, AsyncTurn)
-    await thread.append(event("It rains."))
+    ids = await thread.append(event("It rains."))
+    assert_type(await thread.withdraw(ids[0]), bool)
     assert_type(await thread.info(), ConversationInfo | None)
     assert_type(await thread.summaries("ada/"), Summaries)
     assert_type(await thread.fork("bob"), AsyncConversation)

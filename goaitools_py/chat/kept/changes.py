@@ -7,7 +7,7 @@ of a compactor, or which store it is.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -16,11 +16,13 @@ from ...history.branch import fork_state, rewind_state, undo_cut
 from ...open_turn.turn_ids import UNANSWERED
 from ...state.apart import whole
 from ...state.blob_header import may_take_long
+from ...state.records import digest8, fresh_id
 from ...state.state import dump_state, load_state, new_state
 from ...state.whole_blobs import rewrap
 from ...turn.flow import Clock, Emit, Flow, computed
 from ...types.errors import CompactionError, StateConflictError, StateError, TurnInProgressError
 from ...types.events import Appended, Compacted
+from ...types.messages import Message
 from ...types.result import CompactionReport
 from .parts import made_whole
 from .row import DuplicateError, Row
@@ -33,6 +35,7 @@ __all__ = [
     "conversation_id",
     "copy_flow",
     "fork_flow",
+    "message_ids",
     "reset_flow",
     "rewind_flow",
     "undo_flow",
@@ -51,6 +54,16 @@ MAX_RESETS: Final = 5
 def conversation_id(key: str) -> str:
     """Make the conversation's id for a key: the key, or a digest of it beyond 256 characters."""
     return key if len(key) <= 256 else hashlib.sha256(key.encode()).hexdigest()
+
+
+def message_ids(messages: Sequence[Message]) -> tuple[str, ...]:
+    """Make the ids under which appended messages can be withdrawn. That of an event with an id is a digest of
+    its id; the others begin with eight random digits."""
+    base = fresh_id()[:8]
+    return tuple(
+        f"{base}-{number}" if message.event_id is None else digest8(message.event_id)
+        for number, message in enumerate(messages)
+    )
 
 
 def append_flow(

@@ -14,7 +14,7 @@ from dataclasses import replace as replace_stored
 from datetime import datetime
 from functools import lru_cache, partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, get_args
 
 from ...backends.base import Dialect
 from ...base.advice import advised
@@ -45,7 +45,7 @@ from .privacy import KeptPrivacy, erasing, redacting
 from .row import Row
 from .row_calls import RowSettings
 from .row_lease import AsyncRenewal, Renewal
-from .stop_requests import running_flow, stop_flow
+from .steering import running_flow, stop_flow, withdraw_flow, withdrawing
 from .turn import KeptTurn
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ _LONG: Final = 64 * 1024
 """Bytes. A larger state is read beside the event loop, because that may take more than 10 ms."""
 
 Save = Literal["turn", "checkpoint"]
-Gate = Literal["queue", "reject"]
+Gate = Literal["queue", "reject", "steer"]
 
 
 class ConversationInfo(Value, frozen=True, kw_only=True):
@@ -155,12 +155,11 @@ def settings_of(
         raise TypeError(f"key must be str, not {type(key).__name__}; pass str(…)")
     if not key or len(key.encode("utf-8", "replace")) > MAX_KEY_BYTES:
         raise ValueError(f"key must have 1 to {MAX_KEY_BYTES} bytes of UTF-8")
-    if gate not in ("queue", "reject"):
-        raise ValueError(f"gate must be 'queue' or 'reject'; got {gate!r}")
     if isinstance(store, type) or not all(callable(getattr(store, name, None)) for name in ("load", "save")):
         raise TypeError(
             f"a conversation needs a store with load() and save(), see stores; got {_found(store)}"
         )
+    _check_gate(gate, store)
     _check_methods(store)
     if inspect.iscoroutinefunction(store.load) is not is_async:
         chat, kind = ("AsyncChat", "an Async… store") if is_async else ("Chat", "a store that is not Async…")
@@ -198,6 +197,7 @@ def settings_of(
         renewal=AsyncRenewal if is_async else Renewal,
         undisturbed=AsyncUndisturbed if is_async else Undisturbed,
         gate=gate,
+        marks_waiting=gate == "steer",
         lease_ttl=lease_ttl,
         save_timeout=save_timeout,
         concurrent_turns=concurrent_turns,
@@ -210,6 +210,13 @@ def settings_of(
         # For a store of the caller's own: an async call can be left, a blocking one holds this thread.
         longest_wait=math.inf if is_async else 0.0,
     )
+
+
+def _check_gate(gate: str, store: Any) -> None:
+    if gate not in get_args(Gate):
+        raise ValueError(f"gate must be 'queue', 'reject' or 'steer'; got {gate!r}")
+    if gate == "steer" and not callable(getattr(store, "lease", None)):
+        raise TypeError(f"gate='steer' needs a store with leases; {type(store).__name__} has none")
 
 
 def _found(value: Any) -> str:
@@ -310,8 +317,18 @@ class KeptFacade:
         return f"{type(self).__name__}({type(self._settings.store).__name__}, save={self._save!r})"
 
     def _work(
-        self, user: Any, options: ChatOptions | None, fields: Mapping[str, Any], **how: Any
+        self,
+        user: Any,
+        options: ChatOptions | None,
+        fields: Mapping[str, Any],
+        *,
+        gate: Gate | None = None,
+        **how: Any,
     ) -> tuple[KeptTurn, Plan]:
+        settings = self._settings
+        if gate is not None:
+            _check_gate(gate, settings.store)
+            settings = replace(settings, gate=gate, marks_waiting=settings.marks_waiting or gate == "steer")
         if user is not None and "user" in fields:
             raise TypeError("user was given twice: once in its place and once by name")
         _refuse_what_turns_share(given_options(options, fields))
@@ -321,7 +338,7 @@ class KeptFacade:
         if plan.options.conversation_id is None:
             wanted = replace(plan.options, conversation_id=changes.conversation_id(self.key))
             plan = replace(plan, options=wanted)
-        work = KeptTurn(self._settings, plan, checkpoints=self._save == "checkpoint")
+        work = KeptTurn(settings, plan, checkpoints=self._save == "checkpoint")
         return work, plan
 
     def _compaction(
@@ -352,16 +369,33 @@ class KeptFacade:
     def _erasure(self) -> KeptPrivacy:
         return self._privacy(erasing(self._settings))
 
-    def _appending(self, messages: tuple[Message, ...]) -> Flow[None]:
+    def _appending(self, messages: tuple[Message, ...]) -> Flow[tuple[str, ...]]:
         settings = self._settings
-        return changes.append_flow(
+        # An event with an id keeps it: appended again, it has the same one.
+        fresh = changes.message_ids(messages)
+        ids = [one if message.event_id is None else "" for one, message in zip(fresh, messages, strict=True)]
+        yield from changes.append_flow(
             settings,
             lambda blob: self._ports.append(
-                blob, messages, settings.binding, changes.conversation_id(settings.key)
+                blob, messages, settings.binding, changes.conversation_id(settings.key), ids=ids
             ),
             count=len(messages),
             listening=self._listening,
         )
+        return fresh
+
+    def _withdrawal(self, id: str) -> Flow[bool] | KeptPrivacy:
+        """The flow of a withdrawal; or the work under the lease, if a running turn does not mark its
+        messages."""
+        settings = self._settings
+        if not isinstance(id, str):
+            raise TypeError(f"withdraw takes an id that append gave, not {type(id).__name__}")
+        if not callable(getattr(settings.store, "lease", None)):
+            raise TypeError(f"withdraw needs a store with leases; {type(settings.store).__name__} has none")
+        if settings.marks_waiting:
+            return withdraw_flow(settings, id, listening=self._listening)
+        act = withdrawing(id, listening=self._listening)
+        return KeptPrivacy(replace(settings, gate="reject"), act, timeout=0.0)
 
     def _updating(self, title: str | None, metadata: Mapping[str, str | None] | None) -> Flow[None]:
         check_update(title, metadata)

@@ -199,6 +199,26 @@ class Row(RowParts):
         if self._sent is not None:
             yield from self._look(is_there, False)
 
+    def look(self) -> Flow[bool]:
+        """Look for a newer state of another worker, and load it. True if `stored` is not `mine`.
+
+        Only the head is loaded, if it is the known one. A store that is away has nothing new: the next save
+        of the turn tells.
+        """
+        store, key = self.settings.store, self.settings.key
+        if self._is_parted:
+            found = yield from self.asked_beside(partial(store.load_head, key, kinds=()))
+        else:
+            found = yield from self.asked_beside(store.load, key)
+        if found is not None and found.version != self._version:
+            until = self._patient_until
+            try:
+                yield from self._look(None, True)
+            except (StateConflictError, StateError, StoreUnavailableError):
+                self._patient_until = until
+                return False
+        return self.stored != self.mine
+
     def _rebased(self, new: bytes) -> bytes:
         """Give the state to save, rebased. After a save without an answer these are the same bytes again."""
         if self._sent is not None and self._sent[0] == new:

@@ -31,7 +31,9 @@ class RowSettings(Value, frozen=True, kw_only=True):
     `renewal`: takes a lease and its seconds, and makes an object that renews the lease in the background,
     from `start` to `end`.
     `undisturbed`: makes the call that takes or ends a lease; see `undisturbed`.
-    `gate`: "queue" waits for a lease that another worker holds, "reject" raises at once.
+    `gate`: "queue" and "steer" wait for a lease that another worker holds, "reject" raises at once. With
+    "steer" a send gives its message to that worker's turn meanwhile.
+    `marks_waiting`: see `Plan`.
     `lease_ttl`: how long a lease lasts without a renewal, in seconds.
     `concurrent_turns`: True puts a turn behind another worker's turn instead of raising a conflict.
     `save_timeout`: for how many seconds the save of a paid turn, or the release of a lease, is tried again
@@ -58,6 +60,7 @@ class RowSettings(Value, frozen=True, kw_only=True):
     renewal: Callable[[Any, float], Any]
     undisturbed: Callable[..., Any]
     gate: str = "queue"
+    marks_waiting: bool = False
     lease_ttl: float = 10.0
     concurrent_turns: bool = False
     save_timeout: float = 5.0

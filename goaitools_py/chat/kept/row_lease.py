@@ -153,12 +153,14 @@ class RowLease(RowCalls):
         self._is_combined = False
         self._renewal: Any = None
 
-    def take_lease(self, timeout: float | None, *, is_whole: bool = False) -> Flow[float]:
+    def take_lease(
+        self, timeout: float | None, *, is_whole: bool = False, is_patient: bool = True
+    ) -> Flow[float]:
         """Take the lease, if the store has leases, and keep it alive. Gives the seconds of the wait.
 
         `is_whole`: as for the `load` that follows. If the store can, the load is part of this call. Raises
-        `TurnInProgressError` if another worker holds it: at once with the gate "reject", else after `timeout`
-        seconds. A store that does not answer is awaited as long.
+        `TurnInProgressError` if another worker holds it: at once with the gate "reject" or without
+        `is_patient`, else after `timeout` seconds. A store that does not answer is awaited as long.
         """
         settings = self.settings
         began = yield Clock()
@@ -185,7 +187,8 @@ class RowLease(RowCalls):
                 self._taking = None
                 now = yield Clock()
                 waited = now.monotonic - began.monotonic
-                if settings.gate == "reject" or (timeout is not None and waited + pause > timeout):
+                waits = is_patient and settings.gate != "reject"
+                if not waits or (timeout is not None and waited + pause > timeout):
                     raise TurnInProgressError(
                         "another turn runs on this conversation, and nothing was called: try again later"
                     ) from exc

@@ -28,7 +28,7 @@ from ...state.apart import whole
 from ...state.state import load_state
 from ...turn.engine import TurnEngine
 from ...turn.fallback import FallbackTurn, engine_of
-from ...turn.flow import CallModel, Checkpoint, Clock, Effect, Emit, Flow, ReadParts
+from ...turn.flow import CallModel, Checkpoint, Clock, Effect, Emit, Flow, Look, ReadParts
 from ...turn.plan import Plan
 from ...types.errors import (
     CheckpointError,
@@ -46,7 +46,7 @@ from .changes import copy_flow
 from .parts import later_whole, made_whole
 from .row import DuplicateError, Row, branch_key
 from .row_calls import RowSettings
-from .stop_requests import StopWatch
+from .steering import Steering, StopWatch, take_in
 
 __all__ = ["KeptTurn"]
 
@@ -77,6 +77,7 @@ class KeptTurn:
         # With checkpoints each start of a tool is saved too. So a turn needs no claims of its calls.
         # A reply that is read piece by piece can be stopped between two pieces.
         stream = plan.stream or self._stops is not None
+        steers = settings.gate == "steer"
         self._plan = replace(
             plan,
             is_shared=True,
@@ -85,7 +86,12 @@ class KeptTurn:
             stream=stream,
             titles=settings.auto_title,
             in_parts=settings.in_parts,
+            steers=steers,
+            marks_waiting=settings.marks_waiting,
         )
+        # A turn of another kind cannot answer for this one: with a requested type it waits.
+        hands_over = steers and plan.messages and not plan.resume and plan.output is None
+        self._steering = Steering(self._row) if hands_over else None
         self._engine: TurnEngine | FallbackTurn | None = None
         self._appended: tuple[Message, ...] = ()
         self._known = self._stored = 0  # appended messages that the engine has, and that a save has stored
@@ -142,6 +148,8 @@ class KeptTurn:
         try:
             result = yield from self._turn()
         except Exception as exc:
+            if not (isinstance(exc, TurnError) or self._has_called or self._has_saved):
+                yield from self._take_back()
             # After an exit this flow cannot yield any more: then `settle` gives the lease back.
             yield from self._row.release()
             self.is_settled = True
@@ -157,7 +165,11 @@ class KeptTurn:
         return result
 
     def _turn(self) -> Flow[ChatResult[Any]]:
-        waited = yield from self._row.take_lease(self._plan.options.timeout)
+        if self._steering is None:
+            waited = yield from self._row.take_lease(self._plan.options.timeout)
+        else:
+            waited = yield from self._steering.wait(self._plan)
+            self._plan = self._steering.plan
         # Under the lease: before it, the stop flag may be meant for another worker's turn.
         if self._stops is not None:
             yield from self._stops.begin()
@@ -181,6 +193,12 @@ class KeptTurn:
             f"other workers saved {MAX_RESTARTS} times before this turn could begin, and nothing was called: "
             "try again later"
         )
+
+    def _take_back(self) -> Flow[None]:
+        """Take the message of a steering send back, if the send ends before its own turn has begun."""
+        if self._steering is not None and self._steering.has_begun:
+            with suppress(Exception):  # the error of the send is more important
+                yield from self._steering.take_back()
 
     def _begun(self, blob: bytes, waited: float) -> Plan:
         """Make the plan of a turn on the stored state, and note how long it waited before."""
@@ -235,6 +253,11 @@ class KeptTurn:
                     yield from self._checkpoint(engine, effect)
                 elif type(effect) is ReadParts:
                     answer = yield from self._row.read_parts(effect.names)
+                elif type(effect) is Look:
+                    answer = yield from take_in(self._row, effect)
+                    if answer:
+                        self._has_saved, self._stored = True, self._known
+                        yield from self._tell_saved()
                 else:
                     answer = yield effect
                     if stops is not None:
@@ -268,6 +291,9 @@ class KeptTurn:
             first = engine.snapshot()
         elif type(effect) is Checkpoint:
             first = effect.blob  # the turn continues another worker's turn, and claims its calls
+        elif self._plan.marks_waiting and engine.has_claimed:
+            self._known = len(self._appended)
+            first = engine.snapshot()
         else:
             return
         row = self._row
@@ -522,6 +548,8 @@ class KeptTurn:
                 self.unsaved = exc
             # After the save: if an exit interrupts it, `settle` may run once more, and has to save.
             self._is_noted = True
+        if engine is None:
+            yield from self._take_back()
         yield from self._row.release()
         self.is_settled = True
         # Last: the lease is free by now, and an exit out of an observer does not repeat the save.
