@@ -98,6 +98,7 @@ class World:
         allowed_hosts: list[str] | None = None,
         more_tools: Sequence[Any] = (),
         backend: ScriptedBackend | None = None,
+        compact: Any = "turn",
         **fields: Any,
     ) -> None:
         self.held = asyncio.Event()
@@ -140,6 +141,7 @@ class World:
             limits=limits or ServeLimits(),
             relay=relay,
             allowed_hosts=allowed_hosts,
+            compact=compact,
         )
 
     def twin(self, relay: Relay | None, **how: Any) -> ServeApp:
