@@ -329,6 +329,18 @@ class Facade(ABC, Generic[_B]):
         given = fields.get("on_event", UNSET)
         return self._defaults.get("on_event") if given is UNSET else given
 
+    def _cuts_behind(self, options: Mapping[str, Any]) -> tuple[Mapping[str, Any], Any]:
+        """The options of a turn that leaves its due cuts to `compact(if_due=True)`, and the compactor for
+        that call; None if the turn has no compactor."""
+        given = options.get("compactor", UNSET)
+        compactor = self._usual_compactor if given is UNSET else given
+        if compactor is None:
+            return options, None
+        from ..turn.outside_turns import only_in_need
+
+        in_turns = only_in_need(compactor)
+        return (options, None) if in_turns is None else ({**options, "compactor": in_turns}, compactor)
+
     def _compaction(
         self, state: State, compactor: Any, dry_run: bool, fields: Mapping[str, Any], *, if_due: bool = False
     ) -> Flow[CompactionReport]:

@@ -15,12 +15,11 @@ from typing import Any, Final
 
 from ..backends.capabilities import capabilities
 from ..backends.dialects import WIRES
-from ..base.values import Given, Value, replace
+from ..base.values import Given, replace
 from ..types.request_parts import ContextEdit
 from .base import (
     BeforeCut,
     CompactionRequest,
-    CompactorLike,
     Kept,
     NoChange,
     Planned,
@@ -39,7 +38,7 @@ from .summary import Summarize
 from .triggers import TokenLimit
 from .turn_views import TurnView
 
-__all__ = ["RECALL", "RETAIN_BYTES", "Compactor", "OnlyInNeed", "with_recall_note"]
+__all__ = ["RECALL", "RETAIN_BYTES", "Compactor", "with_recall_note"]
 
 RECALL: Final = "recall"
 """The name of the tool that searches the archive, and the kind of the note."""
@@ -240,36 +239,6 @@ class Compactor(Given, frozen=True):
     def context_management(self) -> Sequence[ContextEdit]:
         """The context edits that each request asks the provider for, as the strategy says."""
         return edits_of(self.strategy)
-
-
-class OnlyInNeed(Value, frozen=True):
-    """A compactor that acts only when the provider refuses the history. Its due cuts are made elsewhere."""
-
-    compactor: CompactorLike
-
-    def plan(self, request: CompactionRequest, *, force: bool = False) -> Planned | None:
-        """Plan the cut, if it is forced."""
-        return self.compactor.plan(request, force=True) if force else None
-
-    @property
-    def strategy(self) -> Any:
-        return getattr(self.compactor, "strategy", self.compactor)
-
-    @property
-    def before_cut(self) -> BeforeCut | None:
-        return getattr(self.compactor, "before_cut", None)
-
-    @property
-    def retained_bytes(self) -> int:
-        return getattr(self.compactor, "retained_bytes", 0)
-
-    @property
-    def recalled_tokens(self) -> int:
-        return getattr(self.compactor, "recalled_tokens", 0)
-
-    @property
-    def context_management(self) -> Sequence[ContextEdit]:
-        return edits_of(self.compactor)
 
 
 # --------------------------------------------------------------------------------------------- presets

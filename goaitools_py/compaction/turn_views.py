@@ -1,6 +1,6 @@
 """Turns as a strategy reads and rewrites them.
 
-Owns: `TurnView` and `Piece`, and the rule of pinned messages: what is left of a turn that a strategy drops.
+Owns: `TurnView` and `Piece`, and the rule of pinned messages: the rest of a turn that a strategy drops.
 Must never know: how a turn is stored, or which turns should stay.
 
 A turn is a row of *pieces*: a message of the user, a reply of the model, or all results of one exchange. A

@@ -19,17 +19,14 @@ from starlette.routing import Route
 
 from ..base.values import replace
 from ..chat.async_chat import AsyncChat
-from ..chat.async_conversation import AsyncConversation
 from ..chat.kept.facade import ConversationSnapshot, PartsPlace, Save
 from ..chat.kept.summaries import listing_of, summaries_of
-from ..compaction.base import NO_COMPACTION
-from ..compaction.compactor import OnlyInNeed
 from ..frontends import AISDK, PLAIN_JSON, Ask, AskError, FrontEnd, SnapshotFrontEnd
 from ..frontends.bodies import MAX_ID_CHARACTERS
 from ..frontends.plain import pending_of, result_of
 from ..state.codec import SUITE_PLAIN, UNBOUND
 from ..stores.base import AsyncLeasing, AsyncListing, AsyncParted, AsyncStopping, AsyncStore
-from ..types.options import PER_TURN, UNSET
+from ..types.options import PER_TURN
 from .guard import checked_hosts, host_check, is_own_page
 from .history_view import TurnStatus, rows_of, shown_of, shown_pending
 from .http import (
@@ -127,9 +124,9 @@ def serve(
         stop_every: As for `AsyncChat.conversation`, if the store has a stop flag: a stop then reaches a turn
             that another process runs.
         compact: "turn": a due compaction is a part of its turn, as everywhere. "after": it is made when the
-            turn is saved and answered, and nobody waits for it. The next message of the conversation drops
-            it. A turn cuts only what the provider or a limit refuses. A trigger that asks for a pause, such
-            as `ColdCache`, does not fire then.
+            turn is saved and answered, and no client waits for it. The next message of the conversation drops
+            it. A turn cuts only if the provider or a limit refuses its history. `ColdCache`, and a trigger
+            like it that asks for a pause, does not fire then.
         keep_branches: As for `AsyncChat.conversation`: the branch that an edit, or a reply that is written
             again, leaves is a conversation of its own, with the name ``<name>.branch.<revision>``.
         limits: The limits of the server.
@@ -305,9 +302,13 @@ class ServeApp(Starlette):
             )
         except (TypeError, ValueError) as error:  # `serve` has checked all other arguments
             raise BadCallerError(f"Caller does not fit the chat: {error}") from None
-        behind = None
+        behind: Behind | None = None
         if self._compacts_after:
-            caller, behind = _compacted_behind(caller, conversation, self._chat._usual_compactor)
+            options, compactor = self._chat._cuts_behind(caller.options)
+            if compactor is not None:
+                beside = {name: options[name] for name in options if name not in {*PER_TURN, "compactor"}}
+                behind = partial(conversation.compact, compactor, if_due=True, **beside)
+            caller = replace(caller, options=options)
         return ConversationRequest(
             self._hub,
             conversation,
@@ -527,21 +528,6 @@ class ServeApp(Starlette):
             return json_response(messages)
 
         return stored
-
-
-def _compacted_behind(
-    caller: Caller, conversation: AsyncConversation, usual: Any
-) -> tuple[Caller, Behind | None]:
-    """The caller with turns that make no due compaction, and the compaction behind them; None without a
-    compactor."""
-    compactor = caller.options.get("compactor", UNSET)
-    compactor = usual if compactor is UNSET else compactor
-    if compactor is None or compactor is NO_COMPACTION:
-        return caller, None
-    beside = {name: value for name, value in caller.options.items() if name not in {*PER_TURN, "compactor"}}
-    in_turns = {**caller.options, "compactor": OnlyInNeed(compactor)}
-    behind = partial(conversation.compact, compactor, if_due=True, **beside)
-    return replace(caller, options=in_turns), behind
 
 
 def _has_lost(request: Request) -> bool:

@@ -1,7 +1,7 @@
 """The turns that run in this process: one for each conversation, and how many there may be.
 
 Owns: the tasks that drive them, and the work behind a turn, which gives way to the next one. Must never
-know: HTTP, the input of a turn, or what the work behind it does.
+know: HTTP, the input of a turn, or the aim of the work behind it.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Hub:
             raise TooManyTurnsError(429)
 
     def start(self, key: str, owner: str, drive: Drive, *, behind: Behind | None = None, **about: Any) -> Run:
-        """Begin a run in a task of its own. `behind`: what to do behind its turn, if the turn is complete.
+        """Begin a run in a task of its own. `behind`: the work behind its turn, if the turn is complete.
 
         Raises `TurnInProgressError` if one runs on this key, and `TooManyTurnsError`.
         """

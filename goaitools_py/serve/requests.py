@@ -70,7 +70,7 @@ class ConversationRequest:
         has_leases: The store knows whether another process runs a turn.
         has_flag: The store has a stop flag: with leases a stop then reaches other processes.
         can_erase: The store can delete and list.
-        behind: What to do behind a complete turn; None: nothing.
+        behind: The work behind a complete turn; None: no work.
     """
 
     def __init__(

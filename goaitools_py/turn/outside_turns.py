@@ -1,17 +1,27 @@
 """Works on a blob outside a turn: compacts it, or asks the provider how many tokens its next request has.
 
-Owns: the flows from a blob to a report, and from a plan to the provider's number. Must never know: who
-carries the effects out, a provider's endpoint, or how tokens are estimated.
+Owns: the flows from a blob to a report, and from a plan to the provider's number; the compactor of a turn
+that leaves due cuts to such a flow. Must never know: who carries the effects out, a provider's endpoint, or
+how tokens are estimated.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from ..backends.base import ProtocolFault
 from ..backends.protocols import CountsTokens
-from ..base.values import replace
+from ..base.values import Value, replace
+from ..compaction.base import (
+    NO_COMPACTION,
+    BeforeCut,
+    CompactionRequest,
+    CompactorLike,
+    Planned,
+    edits_of,
+)
 from ..history.rewrite.repair import checked
 from ..open_turn import inbox, journal, steps
 from ..open_turn.acts import begun
@@ -19,6 +29,7 @@ from ..state.blob_header import may_take_long
 from ..state.state import ConversationState, hard_limits, new_state, newest_number
 from ..types.errors import CompactionError, ProviderProtocolError
 from ..types.events import Compacted
+from ..types.request_parts import ContextEdit
 from ..types.result import CompactionReport
 from .convert_on_load import load_converted
 from .flow import Emit, Flow, computed
@@ -31,14 +42,14 @@ from .retry import fetch, with_retries
 from .shrink import compact, waits_for_end
 from .timing import CallTimes
 
-__all__ = ["compact_flow", "count_flow"]
+__all__ = ["compact_flow", "count_flow", "only_in_need"]
 
 _NOT_DUE: Final = "no compaction is due"
 
 
 def compact_flow(plan: Plan, *, dry_run: bool, if_due: bool = False) -> Flow[CompactionReport]:
     """Run the plan's compactor without its trigger. `if_due`: ask the trigger, as a turn does; if it does not
-    fire, or the compactor rests, nothing changes, and nobody is told.
+    fire, or the compactor rests, nothing changes, and no listener is told.
 
     With `dry_run` the report's state is the given blob, and no turn is archived. A strategy that asks a model
     still asks it.
@@ -163,3 +174,38 @@ def count_flow(plan: Plan) -> Flow[int]:
         raise ledger.error(
             ProviderProtocolError, "the provider answered 200 with something that is not a count"
         ) from exc
+
+
+def only_in_need(compactor: Any) -> Any:
+    """Make the compactor of a turn that leaves its due cuts to others; None if there are no such cuts."""
+    return None if compactor is None or compactor is NO_COMPACTION else _OnlyInNeed(compactor)
+
+
+class _OnlyInNeed(Value, frozen=True):
+    """A compactor that acts only when the provider refuses the history. Its due cuts are made elsewhere."""
+
+    compactor: CompactorLike
+
+    def plan(self, request: CompactionRequest, *, force: bool = False) -> Planned | None:
+        """Plan the cut, if it is forced."""
+        return self.compactor.plan(request, force=True) if force else None
+
+    @property
+    def strategy(self) -> Any:
+        return getattr(self.compactor, "strategy", self.compactor)
+
+    @property
+    def before_cut(self) -> BeforeCut | None:
+        return getattr(self.compactor, "before_cut", None)
+
+    @property
+    def retained_bytes(self) -> int:
+        return getattr(self.compactor, "retained_bytes", 0)
+
+    @property
+    def recalled_tokens(self) -> int:
+        return getattr(self.compactor, "recalled_tokens", 0)
+
+    @property
+    def context_management(self) -> Sequence[ContextEdit]:
+        return edits_of(self.compactor)

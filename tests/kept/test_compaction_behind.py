@@ -165,7 +165,7 @@ def test_a_summary_that_fails_is_paid_once(kept: Any, wire: str, place: Any, com
     def failing(request: Any) -> Any:
         if comes:
             other(place, "Still here.", wire=wire).send("Are you there?")
-        return BackendError("rejected", "no", status=400)
+        return BackendError("no", status=400)
 
     conversation, backend = begun(kept, place, wire, failing)
 

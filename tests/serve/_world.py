@@ -99,6 +99,7 @@ class World:
         more_tools: Sequence[Any] = (),
         backend: ScriptedBackend | None = None,
         keep_branches: bool = False,
+        compact: Any = "turn",
         **fields: Any,
     ) -> None:
         self.held = asyncio.Event()
@@ -142,6 +143,7 @@ class World:
             relay=relay,
             allowed_hosts=allowed_hosts,
             keep_branches=keep_branches,
+            compact=compact,
         )
 
     def twin(self, relay: Relay | None, **how: Any) -> ServeApp:

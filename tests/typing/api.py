@@ -290,6 +290,7 @@ def kept(chat: Chat, store: Store, options: ChatOptions) -> None:
     assert_type(thread.withdraw(ids[0]), bool)
     assert_type(thread.send("Hm.", gate="steer"), ChatResult[Any])
     assert_type(thread.compact(Compactor(MessageLimit(4), KeepRecentTurns(1))), CompactionReport)
+    assert_type(thread.compact(if_due=True, system="Be brief."), CompactionReport)
     assert_type(thread.history(), History)
     assert_type(thread.pending(), tuple[PendingCall, ...])
     info = thread.info()
@@ -832,7 +833,7 @@ def without_a_store(chat: AsyncChat, front: CarryingFrontEnd) -> None:
 
 async def several_workers(chat: AsyncChat, store: AsyncStore, client: AsyncRedis) -> None:
     relay: Relay = RedisRelay(client, prefix="game", keep_seconds=60, alive_seconds=10, entries=1_000)
-    serve(chat, store, key=lambda request, name: Caller(name), relay=relay)
+    serve(chat, store, key=lambda request, name: Caller(name), relay=relay, compact="after")
     opened = await MemoryRelay(keep_seconds=9).find("ada")
     assert_type(opened, Opened | None)
     assert_type(RelayLostError("gone").retryable, bool)
