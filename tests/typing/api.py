@@ -153,6 +153,7 @@ from goaitools_py.frontends import (
     SnapshotFrontEnd,
     pieces_of,
     problem_of,
+    split_reply,
 )
 from goaitools_py.integrations.sqlalchemy import StateType
 from goaitools_py.output import Output, OutputDelta, OutputError
@@ -177,6 +178,7 @@ from goaitools_py.states import (
     HISTORY_SCHEMA,
     RESULT_SCHEMA,
     Conversion,
+    EditError,
     History,
     HistoryCall,
     HistoryIteration,
@@ -300,6 +302,11 @@ def kept(chat: Chat, store: Store, options: ChatOptions) -> None:
         assert_type((info.state, info.metadata), tuple[StateInfo, Mapping[str, str]])
     assert_type(thread.fork("bob"), Conversation)
     assert_type(thread.summaries("ada/", cursor=None, limit=9), Summaries)
+    assert_type(thread.summaries("ada/").is_ordered, bool)
+    try:
+        thread.send("Hello!", edit=3, turn_id="m-2")
+    except EditError as error:
+        print(error)
     thread.rewind(2)
     thread.undo_cut()
     assert_type(thread.redact(re.compile("a"), "-"), Redaction)
@@ -721,6 +728,7 @@ def every_store(path: str, engine: Engine, client: Redis) -> tuple[Store, ...]:
         SQLAlchemyStore(engine, table="chats", schema=None),
         RedisStore(client, ttl=3600.0, prefix="chats", wait_replicas=1, wait_seconds=0.5),
         RedisStore.open("redis+cluster://one:6379,two:6379", timeout=5.0, wait_replicas=1),
+        RedisStore(client, ttl=3600.0, prefix="chats", recent=True),
         CallableStore(lambda key: None, lambda key, blob, expected: None),
     )
 
@@ -800,6 +808,7 @@ def front_ends(front: FrontEnd, body: bytes, conversation: Conversation, error: 
     assert_type([*stream.fail(error), *stream.stop(), KEEP_ALIVE], list[bytes])
     for turn in conversation.history().turns:
         assert_type(pieces_of(turn), tuple[Piece, ...])
+        assert_type(split_reply(turn.text, 2_000), Iterator[str])
     assert_type(problem_of(error), Problem)
     assert_type(ProblemError(problem_of(error)).problem, Problem)
     assert_type(front.history(conversation.history(), conversation_id="ada"), list[dict[str, Any]])
