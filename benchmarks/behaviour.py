@@ -473,8 +473,9 @@ def edited(world: World) -> None:
     worker.ask("edit", text="I like cake.")
     world.take(worker)
     world.close_workers()
-    kept = world.stores(b"I like tea.")
-    world.fact = f"the old text is {'still stored' if kept else 'not found in the database'}"
+    sent = any("I like tea." in said.text for said in world.provider.seen)
+    kept = ", and still stored" if world.stores(b"I like tea.") else ""
+    world.fact = f"the old text is {'still' if sent else 'not'} sent{kept}"
 
 
 def plain(world: World) -> None:
@@ -494,7 +495,7 @@ def _as_json(world: World) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Mishap:
-    """A row of the table. `tools`, `calls`: what an undisturbed conversation has. None: not compared."""
+    """A row of the table. `tools`, `calls`: how often the tool runs, and the model is asked, without it."""
 
     name: str
     run: Callable[[World], None]
