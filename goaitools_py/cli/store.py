@@ -2,7 +2,7 @@
 
 Owns: the command's options, and its output. Must never know: how a step is done, or a blob's contents.
 
-`prune` and `erase` read the list page by page. Each conversation is deleted under its lease, so one with a turn
+`prune` and `erase` read the list page by page. Each conversation is deleted under its lease: one with a turn
 that runs is skipped. A walk that was broken off goes on with the cursor that it has printed, or starts again.
 """
 
@@ -253,7 +253,8 @@ def _walk(
             cursor = page.cursor
             if cursor is None:
                 break
-            at = f"{counted(looked, 'conversation')} read, {acted} {done}; go on with --cursor {shlex.quote(cursor)}"
+            told = counted(looked, "conversation")
+            at = f"{told} read, {acted} {done}; go on with --cursor {shlex.quote(cursor)}"
             print(at, file=sys.stderr, flush=True)
     facts = {"read": looked, done: acted, "skipped": skipped, "dry_run": args.dry_run}
     if args.json:

@@ -247,6 +247,23 @@ def test_a_rolling_deploy_loses_no_stream(database: str, tmp_path: Path) -> None
         assert new.sim.requests == []
 
 
+def test_a_backup_is_restored(database: str, tmp_path: Path) -> None:
+    """With the lines of the page. The conversation goes on behind the dump."""
+    page = (ROOT / "docs" / "operate.md").read_text()
+    dump, restore = re.findall(r"^pg_\w+ .*$", page, re.M)
+    shell = {**os.environ, "URL": database}
+    with PostgresStore.open(database) as store, Chat("sim") as chat:
+        conversation = chat.conversation(store, "ada/backup", parts="store")
+        conversation.send("My name is Ada.", turn_id="m1")
+        _program("pg_dump")
+        subprocess.run(dump, shell=True, check=True, cwd=tmp_path, env=shell)
+        conversation.send("This is lost.", turn_id="m2")
+        subprocess.run(restore, shell=True, check=True, cwd=tmp_path, env=shell)
+        assert conversation.send("My name is Ada.", turn_id="m1").duplicate
+        assert "Ada" in conversation.send("What is my name?", turn_id="m3").text
+    assert len(texts(database, "ada/backup")) == 4
+
+
 # ------------------------------------------------------------------- what is not run is read
 
 
