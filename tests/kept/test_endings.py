@@ -12,10 +12,19 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import AsyncChat, Chat, ProviderUnavailableError, ToolFailedError, event, tool
+from goaitools_py import (
+    AsyncChat,
+    Chat,
+    ProviderUnavailableError,
+    StateConflictError,
+    ToolFailedError,
+    event,
+    tool,
+)
 from goaitools_py.backends.base import BackendError
 from goaitools_py.states import inspect_state
 from goaitools_py.testing import Calls, ScriptedBackend
+from goaitools_py.turn.flow import Clock, Moment
 
 from .conftest import AwaitedLeasing, FaultyStore, LeasingStore, Threads, blob_in, other, said
 
@@ -394,3 +403,37 @@ def test_another_thread_cancels_the_turn(leasing: LeasingStore) -> None:
 
     assert said(blob_in(leasing))[:1] == ["Hello?"]
     assert is_free(leasing)
+
+
+def test_a_cancellation_while_a_turn_begins_anew_loses_nothing(store: FaultyStore) -> None:
+    """Another worker has appended, so the turn has loaded again. It is cancelled before it goes on."""
+    chat = Chat(ScriptedBackend())
+    work, _ = chat.conversation(store, "ada", save="checkpoint")._work("Hello.", None, {})
+
+    def play(flow: Any, *, loads: int) -> None:
+        """Carry a flow out. It is closed at the first reading of the clock after so many loads."""
+        answer = None
+        while True:
+            try:
+                effect = flow.send(answer)
+            except StopIteration:
+                return
+            if isinstance(effect, Clock):
+                if store.loads >= loads:
+                    flow.close()
+                    return
+                answer = Moment(0, 0.0)
+            else:
+                answer = None
+                try:
+                    answer = effect.function(*effect.args)
+                except StateConflictError as exc:
+                    refused = exc
+                    effect = flow.throw(refused)
+                    answer = effect.function(*effect.args)
+
+    store.faults.append(lambda: other(store).append(event("It rains.")))
+    play(work.run(), loads=2)
+    play(work.settle(), loads=10)
+
+    assert said(blob_in(store))[:1] == ["It rains."]

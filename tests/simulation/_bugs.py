@@ -14,6 +14,7 @@ import msgspec
 from goaitools_py import StateConflictError
 from goaitools_py.base.values import replace
 from goaitools_py.chat.kept import changes, facade, privacy, row, row_parts
+from goaitools_py.chat.kept import turn as kept_turn
 from goaitools_py.chat.kept.steering import StopWatch
 from goaitools_py.chat.kept.turn import KeptTurn
 from goaitools_py.history.branch import rewind_state
@@ -219,6 +220,15 @@ def _with_the_newest_gone(undo: Any) -> Any:
     return lambda blob, **how: rewind_state(undo(blob, **how), 1, **how)
 
 
+def _not_taken_in(_: Any) -> Any:
+    def taken(of: row.Row, *_: Any) -> Flow[bool]:
+        yield from of.look()
+        of.mine = of.stored  # the next save takes the turn's state for one that has the messages
+        return False
+
+    return taken
+
+
 def _empty(_: Any) -> Any:
     return lambda *_: ()
 
@@ -282,6 +292,7 @@ BUGS: Final[dict[str, Bug]] = {
     "another reply to a message that comes again": Bug(
         turn_ids, "stored_reply", _another_text, "was answered with"
     ),
+    "a look that does not take the messages in": Bug(kept_turn, "take_in", _not_taken_in, "is lost", 1_419),
     "an error that no page names": Bug(KeptTurn, "_repeat", _raising, "ended with LookupError", 12),
 }
 """The bugs by name."""

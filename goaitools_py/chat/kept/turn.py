@@ -177,6 +177,9 @@ class KeptTurn:
         for _ in range(MAX_RESTARTS):
             # The turn's options say how damage is handled. An edit may undo a cut, and needs the archive.
             yield from self._row.load(tolerates_damage=True, is_whole=self._edits)
+            # An engine from before a restart has not grown from this state: a save of it would lose what
+            # another worker has added.
+            self._engine = None
             # After a restart: what was moved aside before is not what is stored now.
             self._given, self._aside = self._row.stored, ""
             # The turn's `timeout` bounds the wait for the lease, the loads, and the restarts.
