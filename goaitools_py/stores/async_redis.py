@@ -30,6 +30,7 @@ from .redis_client import (
     ReplicaWait,
     check_client,
     check_recent,
+    clients_of,
     is_cluster,
     is_part_of_cluster,
     lost_connection,
@@ -141,8 +142,8 @@ class AsyncRedisStore:
 
     async def aclose(self) -> None:
         """Close the client, if `open` made it."""
-        if self._owned:
-            await self._client.aclose()
+        for client in clients_of(self._client) if self._owned else ():
+            await client.aclose()
 
     async def __aenter__(self) -> Self:
         return self

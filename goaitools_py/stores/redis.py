@@ -30,6 +30,7 @@ from .redis_client import (
     ReplicaWait,
     check_client,
     check_recent,
+    clients_of,
     is_cluster,
     is_part_of_cluster,
     lost_connection,
@@ -138,8 +139,8 @@ class RedisStore:
 
     def close(self) -> None:
         """Close the client, if `open` made it."""
-        if self._owned:
-            self._client.close()
+        for client in clients_of(self._client) if self._owned else ():
+            client.close()
 
     def __enter__(self) -> Self:
         return self

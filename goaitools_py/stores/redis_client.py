@@ -26,6 +26,7 @@ __all__ = [
     "ReplicaWait",
     "check_client",
     "check_recent",
+    "clients_of",
     "is_cluster",
     "is_part_of_cluster",
     "lost_connection",
@@ -85,6 +86,12 @@ def nodes_of(client: Any) -> dict[str, dict[str, Any]]:
     if not is_cluster(client):
         return {"": {}}
     return {node.name: {"target_nodes": node} for node in client.get_primaries()}
+
+
+def clients_of(client: Any) -> list[Any]:
+    """A client that `open_client` has made, and those of the sentinels that it asks for the master."""
+    manager = getattr(getattr(client, "connection_pool", None), "sentinel_manager", None)
+    return [client, *getattr(manager, "sentinels", ())]
 
 
 def is_part_of_cluster(info: Any) -> bool:

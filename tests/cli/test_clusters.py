@@ -16,7 +16,7 @@ from goaitools_py.cli.store_urls import opened_async_store, opened_store
 from goaitools_py.stores import AsyncPostgresStore, AsyncRedisStore, PostgresStore, RedisStore
 from goaitools_py.testing import ScriptedBackend, store_contract
 
-from ..failover.engines import Cluster
+from ..failover.engines import Cluster, Sentinel
 from ..stores._places import postgres_database
 
 CONVERSATIONS = 12
@@ -92,6 +92,17 @@ def test_a_client_of_one_node_is_refused(engine: Cluster) -> None:
 def test_a_cluster_with_replicas_keeps_the_contract(engine: Cluster, kind: Any) -> None:
     """Each key waits for the replica of its own master."""
     store_contract(lambda: kind.open(engine.url, prefix=f"of-{kind.__name__}", wait_replicas=1))
+
+
+def test_a_master_under_sentinel_keeps_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
+    """In both colours, and for commands. The parameters of the URL say for how many replicas to wait."""
+    with Sentinel() as sentinel:
+        url = f"{sentinel.url}?wait_replicas=1&wait_seconds=2"
+        store_contract(lambda: RedisStore.open(url))
+        store_contract(lambda: AsyncRedisStore.open(url))
+        assert main(["doctor", "--store", url]) == 0
+        assert sentinel.asked(sentinel.master(), "INFO", "commandstats")["cmdstat_wait"]["calls"] > 50
+    capsys.readouterr()
 
 
 def hosts_of(address: str) -> str:
