@@ -100,6 +100,13 @@ def add_to(commands: Any) -> None:
             help=f"the table, or the prefix in Redis (default: {TABLE}; goaitools)",
         )
         add_json(action)
+    init.add_argument(
+        "--partitions",
+        type=_count,
+        default=0,
+        metavar="N",
+        help="on PostgreSQL: make the tables of conversations and parts with N partitions each",
+    )
     migrate.add_argument("--dry-run", action="store_true", help="only print what would be done")
     init.set_defaults(run=lambda args: _reported(args, _init), table=TABLE)
     migrate.set_defaults(run=lambda args: _reported(args, _migrate), table=TABLE)
@@ -123,10 +130,16 @@ def _init(args: argparse.Namespace, done: list[str]) -> int:
     """Make the missing tables. Returns 1 if a table has an older layout."""
     from ..stores.migration import steps_of
 
-    if is_redis(args.url):
+    if is_redis(args.url) and not args.partitions:
         return _redis(args.url)
-    with closing(_tables(args.url, args.table, mode="rwc")) as tables:
+    with closing(_tables(args.url, args.table, mode="rwc", partitions=args.partitions)) as tables:
         steps = steps_of(tables, args.table)
+        if args.partitions and tables.columns(args.table) is not None:
+            print(
+                f"goaitools: {args.table} is there already; see 'Partitions' in docs/stores.md",
+                file=sys.stderr,
+            )
+            return 1
         older = sorted({step.table for step in steps if step.column is not None})
         for step in steps:
             if step.column is None:
@@ -194,7 +207,8 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _prune(args: argparse.Namespace) -> int:
-    """Delete old rows, each under its lease and only in the version that was listed."""
+    """Delete old rows, each under its lease and only in the version that was listed, and their bytes aside."""
+    from ..chat.kept.privacy import keys_aside
     from ..types.errors import LeaseHeldError, StateConflictError
 
     before = datetime.now(UTC) - args.older_than
@@ -202,7 +216,11 @@ def _prune(args: argparse.Namespace) -> int:
     def prune(store: Any, row: StoredKey) -> bool:
         try:
             with store.lease(row.key, _LEASE):
-                return bool(store.delete(row.key, expected=row.version))
+                is_gone = bool(store.delete(row.key, expected=row.version))
+                if is_gone:
+                    for key in keys_aside(store, row.key):
+                        store.delete(key)
+                return is_gone
         except (LeaseHeldError, StateConflictError):
             return False
 
@@ -323,7 +341,9 @@ def _redis(url: str) -> int:
     return 0
 
 
-def _tables(url: str, table: str, *, mode: Any) -> Tables:
+def _tables(url: str, table: str, *, mode: Any, partitions: int = 0) -> Tables:
+    if partitions and not url.startswith("postgresql"):
+        raise OSError("--partitions is for PostgreSQL only")
     if url.startswith("sqlite:///"):
         from ..stores.migration import SQLiteTables
 
@@ -333,7 +353,7 @@ def _tables(url: str, table: str, *, mode: Any) -> Tables:
     except ModuleNotFoundError:
         raise OSError("this database needs an extra: pip install 'goaitools-py[sqlalchemy]'") from None
     try:
-        return SQLTables(url, table)
+        return SQLTables(url, table, partitions=partitions)
     except ValueError as exc:
         raise OSError(str(exc)) from None
 

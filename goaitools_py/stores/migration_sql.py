@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import Connection, MetaData, create_engine, inspect, make_url, text
+from sqlalchemy import Connection, MetaData, Table, create_engine, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.schema import CreateColumn
 
@@ -28,9 +28,11 @@ class SQLTables:
     Args:
         url: As SQLAlchemy takes it, such as ``postgresql+psycopg://user@host/database``.
         table: The name of the table of conversations.
+        partitions: For PostgreSQL only: into how many partitions the tables of conversations and parts are
+            divided when they are made, by a hash of the key; 0: none.
     """
 
-    def __init__(self, url: str, table: str) -> None:
+    def __init__(self, url: str, table: str, *, partitions: int = 0) -> None:
         with _errors():
             parsed = make_url(url)
             self._engine = create_engine(parsed, isolation_level="AUTOCOMMIT")
@@ -40,6 +42,10 @@ class SQLTables:
             "lease": lease_table(metadata, f"{table}_lease"),
             "part": part_table(metadata, states),
         }
+        self._partitions = partitions
+        if partitions:
+            for role in ("state", "part"):
+                self._tables[role].dialect_options["postgresql"]["partition_by"] = "HASH (key)"
 
     def columns(self, table: str) -> frozenset[str] | None:
         """The names of a table's columns; None if the table does not exist."""
@@ -54,7 +60,7 @@ class SQLTables:
         table = self._tables[step.role]
         with self._connected() as connection:
             if step.column is None:
-                table.create(connection, checkfirst=True)
+                self._make(connection, table, self._partitions if step.role != "lease" else 0)
                 return
             dialect = connection.dialect
             column = str(CreateColumn(table.c[step.column.name]).compile(dialect=dialect))
@@ -62,6 +68,23 @@ class SQLTables:
                 column += f" DEFAULT {step.column.when_added}"
             name = dialect.identifier_preparer.format_table(table)
             connection.execute(text(f"ALTER TABLE {name} ADD COLUMN {column}"))
+
+    def _make(self, connection: Connection, table: Table, partitions: int) -> None:
+        """Make a table, with all its partitions or not at all."""
+        if not partitions:
+            table.create(connection, checkfirst=True)
+            return
+        connection.execution_options(isolation_level="READ COMMITTED")
+        quote = connection.dialect.identifier_preparer.quote
+        with connection.begin():
+            table.create(connection)
+            for number in range(partitions):
+                connection.execute(
+                    text(
+                        f"CREATE TABLE {quote(f'{table.name}_p{number}')} PARTITION OF {quote(table.name)}"
+                        f" FOR VALUES WITH (MODULUS {partitions}, REMAINDER {number})"
+                    )
+                )
 
     def close(self) -> None:
         """Close the connections."""

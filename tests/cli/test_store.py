@@ -367,6 +367,9 @@ def test_old_conversations_are_pruned(place: tuple[str, list[str]], capsys: Any,
         for number in range(5):
             store.save(f"c7/{number}", b"blob", expected=None)
         store.save("c8/1", b"blob", expected=None)
+        aside = [f"c7/{number}.unreadable.{'0' * 24}" for number in (1, 3)]
+        for key in aside:
+            store.save(key, b"bytes", expected=None)
     url, table = place
     command = ["store", "prune", url, "--prefix", "c7/", *table]
     assert main([*command, "--older-than", "1d", "--yes"]) == 0
@@ -389,6 +392,8 @@ def test_old_conversations_are_pruned(place: tuple[str, list[str]], capsys: Any,
     with opened(place) as held, held.lease("c7/3", 30):
         assert main([*command, "--older-than", "1d", "--yes"]) == 1
     assert sorted(keys_of(place)) == ["c7/2", "c7/3", "c8/1"]
+    with opened(place) as store:
+        assert [store.load(key) is None for key in aside] == [True, False]  # it goes with its conversation
     capsys.readouterr()
     assert main([*command, "--older-than", "1d", "--yes"]) == 0
     assert capsys.readouterr().out == "2 conversations read, 2 pruned\n"
