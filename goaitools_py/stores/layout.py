@@ -36,7 +36,6 @@ __all__ = [
     "ascii_facts",
     "combines",
     "facts_of",
-    "index_name",
     "lease_table_name",
     "part_table_name",
     "plain_values",
@@ -158,11 +157,6 @@ does."""
 def lease_table_name(table: str) -> str:
     """The name of the table of leases beside a table of conversations."""
     return f"{table}_lease"
-
-
-def index_name(table: str) -> str:
-    """The name of the index of the times of saves, for lists."""
-    return f"{table}_recent"
 
 
 def part_table_name(table: str) -> str:

@@ -24,7 +24,7 @@ from ..types.errors import StoreError
 from . import common
 from .async_sql_store import AsyncSQLStore
 from .clients import OPENED, SILENCE, hang_up
-from .layout import index_name, lease_table_name, part_table_name
+from .layout import lease_table_name, part_table_name
 from .postgres_pools import (
     ASK_PID,
     OneProcess,
@@ -60,7 +60,7 @@ _REMEDY: Final = (
 def _steps_of(table: str, schema: str | None) -> SQLSteps:
     """The steps of a store. The first write makes all of its tables."""
     names = [quoted(name, schema) for name in (table, lease_table_name(table), part_table_name(table))]
-    made = postgres_tables(names[0], names[1], names[2], quoted(index_name(table)))
+    made = postgres_tables(names[0], names[1], names[2])
     return SQLSteps(Statements("postgresql", *names), {"all": [[one] for one in made]})
 
 

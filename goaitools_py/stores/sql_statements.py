@@ -31,7 +31,6 @@ from .layout import (
     PLAIN_COLUMNS,
     STATE_COLUMNS,
     Column,
-    index_name,
     lease_table_name,
     part_table_name,
 )
@@ -210,8 +209,8 @@ class Statements:
         )
 
     def recent(self, *, has_start: bool, has_end: bool, is_before: bool) -> str:
-        """A page of rows, the one that was saved last first. Without a prefix the index of the times is read;
-        with one the engine chooses between it and the keys."""
+        """A page of rows, the one that was saved last first. With a prefix its keys are read and sorted; without
+        one all rows are, unless the table has an index of the times."""
         key, bounds = self._key, []
         if has_start:
             bounds.append(f"{key} >= :start")
@@ -280,11 +279,7 @@ def sqlite_tables(role: str, table: str) -> tuple[str, ...]:
     A table that was made without row ids stays as it is, and all statements work on it.
     """
     if role == "state":
-        index = quoted(index_name(table))
-        return (
-            _sqlite_table(table, STATE_COLUMNS, "key", ""),
-            f"CREATE INDEX IF NOT EXISTS {index} ON {quoted(table)} (updated_at)",
-        )
+        return (_sqlite_table(table, STATE_COLUMNS, "key", ""),)
     if role == "lease":
         return (_sqlite_table(lease_table_name(table), LEASE_COLUMNS, "key", " WITHOUT ROWID"),)
     parts = part_table_name(table)
@@ -314,8 +309,8 @@ def _declared(column: Column, default: int | None = None) -> str:
     )
 
 
-def postgres_tables(state: str, lease: str, part: str, index: str) -> tuple[str, ...]:
-    """Make the tables of PostgreSQL, and the index of the times. They equal those of `sql_table`, so a store
+def postgres_tables(state: str, lease: str, part: str) -> tuple[str, ...]:
+    """Make the tables of PostgreSQL. They equal those of `sql_table`, so a store
     over SQLAlchemy and one over a driver may share a database."""
     key = 'key VARCHAR(512) COLLATE "C" NOT NULL'
     return (
@@ -323,7 +318,6 @@ def postgres_tables(state: str, lease: str, part: str, index: str) -> tuple[str,
         " updated_at BIGINT NOT NULL, blob BYTEA NOT NULL, title VARCHAR(200), status VARCHAR(32),"
         " turns BIGINT, total_tokens BIGINT, cost_nano_dollars BIGINT,"
         " stop_requested SMALLINT DEFAULT '0' NOT NULL)",
-        f"CREATE INDEX IF NOT EXISTS {index} ON {state} (updated_at)",
         f"CREATE TABLE IF NOT EXISTS {lease} ({key} PRIMARY KEY, token VARCHAR(32) NOT NULL,"
         " ends_at BIGINT NOT NULL, ttl_ms BIGINT NOT NULL)",
         f"CREATE TABLE IF NOT EXISTS {part} ({key} REFERENCES {state} (key) ON DELETE CASCADE,"

@@ -19,7 +19,6 @@ parts the table of parts. To make them yourself, run ``goaitools store init URL`
         cost_nano_dollars BIGINT,
         stop_requested SMALLINT DEFAULT '0' NOT NULL
     );
-    CREATE INDEX goaitools_state_recent ON goaitools_state (updated_at);
     CREATE TABLE goaitools_state_lease (
         key VARCHAR(512) COLLATE "C" NOT NULL PRIMARY KEY,
         token VARCHAR(32) NOT NULL,
@@ -46,7 +45,6 @@ parts the table of parts. To make them yourself, run ``goaitools store init URL`
         cost_nano_dollars BIGINT,
         stop_requested SMALLINT NOT NULL DEFAULT '0'
     ) ENGINE=InnoDB;
-    CREATE INDEX goaitools_state_recent ON goaitools_state (updated_at);
     CREATE TABLE goaitools_state_lease (
         `key` VARBINARY(512) NOT NULL PRIMARY KEY,
         token VARCHAR(32) CHARACTER SET utf8mb4 NOT NULL,
@@ -74,7 +72,6 @@ parts the table of parts. To make them yourself, run ``goaitools store init URL`
         cost_nano_dollars BIGINT,
         stop_requested SMALLINT DEFAULT '0' NOT NULL
     );
-    CREATE INDEX goaitools_state_recent ON goaitools_state (updated_at);
     CREATE TABLE goaitools_state_lease (
         key TEXT NOT NULL PRIMARY KEY,
         token VARCHAR(32) NOT NULL,
@@ -104,7 +101,6 @@ from sqlalchemy import (
     Column,
     Dialect,
     ForeignKeyConstraint,
-    Index,
     LargeBinary,
     MetaData,
     SmallInteger,
@@ -114,7 +110,7 @@ from sqlalchemy import (
     event,
 )
 from sqlalchemy.dialects.mysql import LONGBLOB, VARBINARY, VARCHAR
-from sqlalchemy.schema import CreateIndex, CreateTable
+from sqlalchemy.schema import CreateTable
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from . import common, layout
@@ -147,9 +143,7 @@ class KeyText(TypeDecorator[str]):
 
 def state_table(metadata: MetaData, name: str = "goaitools_state", schema: str | None = None) -> Table:
     """The table of a store, for the metadata of applications that migrate their database themselves."""
-    table = _made(metadata, name, schema, layout.STATE_COLUMNS, sqlite_with_rowid=True)
-    Index(layout.index_name(name), table.c.updated_at)
-    return table
+    return _made(metadata, name, schema, layout.STATE_COLUMNS, sqlite_with_rowid=True)
 
 
 def lease_table(
@@ -202,9 +196,6 @@ def tables_of(dialect: str, name: str, schema: str | None) -> dict[str, list[lis
     tables: dict[str, list[list[Any]]] = {
         role: [[CreateTable(table, if_not_exists=True)]] for role, table in made.items()
     }
-    # MySQL has no "if not exists" here. A save that finds the table does not come this way.
-    is_mysql = dialect in _MYSQL
-    tables["state"] += ([CreateIndex(index, if_not_exists=not is_mysql)] for index in states.indexes)
     if dialect == "sqlite":
         tables["part"][0].append(_trigger(name))
     return tables
