@@ -16,8 +16,12 @@ import goaitools_py
 
 ROOT = Path(goaitools_py.__file__).parent
 
-READ = {("_token_cache", "backends/anthropic/sdk.py")}
-"""The SDK forgets a refused token only before a retry of its own, and those are switched off. Without this
+READ = {
+    ("_get_running_loop", "turn/edges/sync_edge.py"),
+    ("_token_cache", "backends/anthropic/sdk.py"),
+}
+"""The first is in asyncio's `__all__`; the public question raises an error where there is no loop, which takes
+ten times as long, in each plain turn. The SDK forgets a refused token only before a retry of its own, and those are switched off. Without this
 name a backend would go on with that token until it ends."""
 
 OVERRIDDEN = {
