@@ -21,8 +21,8 @@ READ = {
     ("_token_cache", "backends/anthropic/sdk.py"),
 }
 """The first is in asyncio's `__all__`. The public question raises an error where there is no loop, in each
-plain turn, and takes ten times as long. The second: the SDK forgets a refused token only before a retry of its
-own, and those are switched off. Without this name a backend would go on with that token until it ends."""
+plain turn, and takes ten times as long. The second: the SDK forgets a refused token only before a retry of
+its own, and those are switched off. Without this name a backend would go on with that token until it ends."""
 
 OVERRIDDEN = {
     ("ShardedClient", "_init_transport"),
