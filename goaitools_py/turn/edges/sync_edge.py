@@ -56,11 +56,7 @@ def warn_in_a_running_loop() -> None:
     """
     # A program that has not loaded asyncio has no loop, and a turn does not load it for this question.
     asyncio = sys.modules.get("asyncio")
-    if asyncio is None or "ipykernel" in sys.modules:
-        return
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if asyncio is None or asyncio._get_running_loop() is None or "ipykernel" in sys.modules:
         return
     level, frame = 0, inspect.currentframe()
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
