@@ -207,7 +207,7 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _prune(args: argparse.Namespace) -> int:
-    """Delete old rows, each under its lease and only in the version that was listed, and their bytes aside."""
+    """Delete old rows, each under its lease and in the version that was listed, and their bytes aside."""
     from ..chat.kept.privacy import keys_aside
     from ..types.errors import LeaseHeldError, StateConflictError
 

@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from asgiref.sync import sync_to_async
-from django.conf import settings
 from django.db import Error, IntegrityError, connections, router, transaction
 from django.db.models import Q
 from django.utils import timezone
@@ -191,7 +190,7 @@ class DjangoStore:
                 wanted = wanted.filter(key__lt=end)
             if cursor is not None:
                 at = of_micro(cursor[0])
-                at = at if settings.USE_TZ else timezone.make_naive(at)
+                at = at if timezone.is_aware(timezone.now()) else timezone.make_naive(at)
                 wanted = wanted.filter(Q(updated_at__lt=at) | Q(updated_at=at, key__lt=cursor[1]))
             told = wanted.order_by("-updated_at", "-key").values_list("key", "version", "updated_at", *_PLAIN)
             found = list(told[: limit + 1])
