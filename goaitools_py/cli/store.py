@@ -207,8 +207,8 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _prune(args: argparse.Namespace) -> int:
-    """Delete old rows, each under its lease and in the version that was listed, and their bytes aside."""
-    from ..chat.kept.privacy import keys_aside
+    """Delete old rows with their bytes aside, under their leases and only in the version that was listed."""
+    from ..chat.kept.summaries import keys_aside
     from ..types.errors import LeaseHeldError, StateConflictError
 
     before = datetime.now(UTC) - args.older_than

@@ -209,8 +209,8 @@ class Statements:
         )
 
     def recent(self, *, has_start: bool, has_end: bool, is_before: bool) -> str:
-        """A page of rows, the one that was saved last first. All rows of the prefix are read, unless the table
-        has an index of the times."""
+        """A page of rows, the one that was saved last first. All rows of the prefix are read, without an index of
+        the times."""
         key, bounds = self._key, []
         if has_start:
             bounds.append(f"{key} >= :start")

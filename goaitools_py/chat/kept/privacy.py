@@ -30,7 +30,7 @@ from .row_calls import RowSettings
 if TYPE_CHECKING:
     from ...stores.base import Stored, StoredPage
 
-__all__ = ["CONVERSATION_FORMAT", "KeptPrivacy", "erasing", "export_flow", "keys_aside", "redacting"]
+__all__ = ["CONVERSATION_FORMAT", "KeptPrivacy", "erasing", "export_flow", "redacting"]
 
 CONVERSATION_FORMAT: Final = "goaitools-conversation"
 """The value of the member "format" in an exported conversation."""
@@ -218,17 +218,6 @@ def _keys_aside(settings: RowSettings) -> Flow[list[str] | None]:
     while True:
         page: StoredPage = yield from Row(settings).ask(_listed, settings.store, prefix, cursor)
         found += [one.key for one in page.keys if is_aside(one.key, settings.key)]
-        cursor = page.cursor
-        if cursor is None:
-            return found
-
-
-def keys_aside(store: Any, key: str) -> list[str]:
-    """The keys of the bytes aside of a conversation, in a plain store that can list."""
-    prefix, found, cursor = aside_prefix(key), [], None
-    while True:
-        page: StoredPage = _listed(store, prefix, cursor)
-        found += [one.key for one in page.keys if is_aside(one.key, key)]
         cursor = page.cursor
         if cursor is None:
             return found

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...base.values import Value
 from ...turn.flow import Flow, Invoke
+from .row import aside_prefix, is_aside
 
 if TYPE_CHECKING:
     from ...stores.base import StoredKey, StoredPage
 
-__all__ = ["Summaries", "Summary", "listing_of", "summaries_flow", "summaries_of"]
+__all__ = ["Summaries", "Summary", "keys_aside", "listing_of", "summaries_flow", "summaries_of"]
 
 _NANO: Final = Decimal("1e-9")
 
@@ -86,6 +87,17 @@ def summaries_flow(store: Any, prefix: str, cursor: str | None, limit: int) -> F
     ask, is_ordered = listing_of(store, prefix, cursor, limit)
     page: StoredPage = yield Invoke(ask)
     return summaries_of(page, is_ordered=is_ordered)
+
+
+def keys_aside(store: Any, key: str) -> list[str]:
+    """List the keys of the bytes aside of a conversation, in a plain store that can list."""
+    prefix, found, cursor = aside_prefix(key), [], None
+    while True:
+        page: StoredPage = store.list(prefix, cursor=cursor)
+        found += [one.key for one in page.keys if is_aside(one.key, key)]
+        cursor = page.cursor
+        if cursor is None:
+            return found
 
 
 def _summary(row: StoredKey) -> Summary:
