@@ -209,8 +209,7 @@ class Statements:
         )
 
     def recent(self, *, has_start: bool, has_end: bool, is_before: bool) -> str:
-        """A page of rows, the one that was saved last first. All rows of the prefix are read, without an index of
-        the times."""
+        """A page of rows, newest first. Without an index of the times all rows of the prefix are read."""
         key, bounds = self._key, []
         if has_start:
             bounds.append(f"{key} >= :start")
