@@ -212,10 +212,8 @@ class _Redis(Engine):
     password = ""
 
     def redis(self, place: Path, *options: str) -> Node:
-        """A server of Redis, or of Valkey if `GOAITOOLS_REDIS_SERVER` names its program."""
-        import os
-
-        path = program(os.environ.get("GOAITOOLS_REDIS_SERVER") or "redis-server")
+        """A server of Redis."""
+        path = program("redis-server")
         folder = Path(mkdtemp(prefix="node-", dir=place))
         always = (
             "--appendonly",
