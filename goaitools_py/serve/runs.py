@@ -52,12 +52,12 @@ _TOLD: Final = (
 
 
 _END: Final = ".end"
-"""The end of the id of a stream's last event."""
+"""Stands before the number in the id of a stream's last event."""
 
 
 def has_seen_end(last_id: str) -> bool:
     """True if a client has the stream that it names by its last event's id to the end."""
-    return last_id.endswith(_END)
+    return last_id.rpartition(".")[0].endswith(_END)
 
 
 def digest_of(said: Sequence[Part]) -> str:
@@ -271,7 +271,8 @@ class Run:
             last_id: The last id that the listener has seen. The id of another run is ignored.
             keep_alive: Seconds without news until a comment is sent.
         """
-        named, _, number = last_id.removesuffix(_END).rpartition(".")
+        named, _, number = last_id.rpartition(".")
+        named = named.removesuffix(_END)
         seen = int(number) if number.isdecimal() and len(number) <= MAX_DIGITS else 0
         at: int | None = None
         while True:
@@ -282,7 +283,7 @@ class Run:
             if at is not None and at < len(frames):
                 end = self._written[front.name, goes_on].end
                 new = [
-                    numbered(frame, f"{self.id}.{n}{_END if n == end else ''}")
+                    numbered(frame, f"{self.id}{_END if n == end else ''}.{n}")
                     for n, frame in enumerate(frames[at:], at + 1)
                 ]
                 at = len(frames)
