@@ -24,6 +24,7 @@ ROUTES = [
     ("GET", "/conversations"),
     ("GET", HALL),
     ("DELETE", HALL),
+    ("PATCH", HALL),
     ("GET", f"{HALL}/messages"),
     ("POST", f"{HALL}/turns"),
     ("GET", f"{HALL}/turns/current"),
@@ -211,7 +212,7 @@ async def test_conversations_are_listed_in_pages() -> None:
     assert status == 200
     rows = [*page["conversations"], *rest["conversations"]]
     assert [(row["name"], row["status"], row["turns"]) for row in rows] == [
-        ("a", "complete", 1), ("b", "complete", 1),
+        ("b", "complete", 1), ("a", "complete", 1),
     ]  # fmt: skip
     for limit in ("0", "x", "1001"):
         assert (await world.ask("GET", f"/conversations?limit={limit}"))[0] == 400
@@ -224,21 +225,36 @@ class Trusting(AsyncMemoryStore):
         page = await super().list("" if cursor else prefix, cursor=cursor, limit=limit)
         return replace(page, keys=tuple(row for row in page.keys if row.key < f"{prefix}~"))
 
+    async def recent(self, prefix: str = "", *, before: str | None = None, limit: int = 100) -> StoredPage:
+        return await super().recent("" if before else prefix, before=before, limit=limit)
+
+
+class WithoutRecent(Trusting):
+    recent: Any = None
+
 
 @asynchronous
 async def test_a_cursor_does_not_lead_to_another_owners_conversations() -> None:
     """The client sends the cursor, so it may be any text; the store may believe it."""
-    world = World(store=Trusting())
-    world.app = serve(world.chat, world.store, key=lambda request, name: Caller(f"bob:{name}", prefix="bob:"))
-    for key in ("ada:hall", "bob:hall"):
-        await world.store.save(key, b"blob", expected=None)
+    for kind, good, bad in (
+        (WithoutRecent, ["", "a", "ada", "0"], ["%00", "a%00b", "x" * 600]),
+        (
+            Trusting,
+            ["9" * 15 + "%20a", "9" * 15 + "%20zoe"],
+            ["%00", "", "a", "1", "%20a", "9" * 99 + "%20a", "1%20a%00"],
+        ),
+    ):
+        world = World(store=kind())
+        world.app = serve(world.chat, world.store, key=lambda _, name: Caller(f"bob:{name}", prefix="bob:"))
+        for key in ("ada:hall", "bob:hall"):
+            await world.store.save(key, b"blob", expected=None)
 
-    for cursor in ("", "a", "ada", "0"):
-        status, page = await world.ask("GET", f"/conversations?cursor={cursor}")
-        assert (status, [row["name"] for row in page["conversations"]]) == (200, ["hall"])
-    for cursor in ("%00", "a%00b", "x" * 600):
-        status, problem = await world.ask("GET", f"/conversations?cursor={cursor}")
-        assert (status, problem["type"]) == (400, "urn:goaitools:AskError")
+        for cursor in good:
+            status, page = await world.ask("GET", f"/conversations?cursor={cursor}")
+            assert (status, [row["name"] for row in page["conversations"]]) == (200, ["hall"])
+        for cursor in bad:
+            status, problem = await world.ask("GET", f"/conversations?cursor={cursor}")
+            assert (status, problem["type"]) == (400, "urn:goaitools:AskError")
 
 
 @asynchronous

@@ -61,11 +61,7 @@ def test_the_documented_table_is_the_one_that_is_made(
     role: str, table: str, name: str, dialect: sqlalchemy.Dialect
 ) -> None:
     """Who migrates by hand copies DDL from the docstrings: it is what the first save and lease would make."""
-    [statement], *indexes = sql_table.tables_of(dialect.name, "goaitools_state", None)[role]
-    for [index] in indexes:
-        words = str(index.compile(dialect=dialect)).replace("IF NOT EXISTS ", "").strip()
-        assert words in str(sql_table.__doc__)
-    assert len(indexes) == (role == "state")
+    [[statement]] = sql_table.tables_of(dialect.name, "goaitools_state", None)[role]
     made = str(CreateTable(statement.element).compile(dialect=dialect))
 
     made = re.sub(r",\s*PRIMARY KEY \(\W?key\W?\)", "", made).replace("NOT NULL", "NOT NULL PRIMARY KEY", 1)
