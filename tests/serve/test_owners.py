@@ -240,7 +240,7 @@ async def test_a_cursor_does_not_lead_to_another_owners_conversations() -> None:
         (WithoutRecent, ["", "a", "ada", "0"], ["%00", "a%00b", "x" * 600]),
         (
             Trusting,
-            ["9" * 15 + "%20a", "9" * 15 + "%20zoe"],
+            ["9" * 16 + "%20a", "9" * 16 + "%20zoe"],
             ["%00", "", "a", "1", "%20a", "9" * 99 + "%20a", "1%20a%00"],
         ),
     ):
