@@ -264,7 +264,7 @@ class Conversation(KeptFacade):
         """Compact now; as `Chat.compact_state`.
 
         `if_due`: ask the trigger, and do nothing if it does not fire: no model is asked, and nothing is
-        saved. No turn waits for such a compaction: it has the lease only for its save. If a turn runs then,
+        saved. No turn waits for this compaction: it has the lease only for its save. If a turn runs then,
         or has run since, the compaction is dropped, and nothing changes. The report then has the outcome
         "no_change", says so as its reason, and has the usage that was paid. Without leases in the store a
         turn that runs meanwhile may end with a `StateConflictError`, unless it saves checkpoints.

@@ -66,7 +66,7 @@ def result_line(event: ToolFinished) -> str:
 
 
 def reply_line(result: ChatResult, seconds: float) -> str:
-    """What a reply took: seconds, iterations, and tokens in and out."""
+    """Sum up a reply: seconds, iterations, and tokens in and out."""
     usage = result.usage
     count = counted(result.iterations, "iteration")
     return f"{seconds:.1f} s, {count}, {usage.input_tokens:,} tokens in, {usage.output_tokens:,} out"

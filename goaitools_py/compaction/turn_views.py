@@ -7,7 +7,7 @@ A turn is a row of *pieces*: a message of the user, a reply of the model, or all
 strategy drops whole turns or replaces pieces. Pieces that it does not replace keep the provider's bytes.
 
 A pinned piece leaves the history in an emergency only. If a strategy drops its turn, the turn stays in its
-place with its pinned pieces alone. Such a *remnant* does not count as a turn.
+place with its pinned pieces alone. This *remnant* does not count as a turn.
 """
 
 from __future__ import annotations

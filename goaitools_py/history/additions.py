@@ -100,7 +100,7 @@ def hand_over(
     """The blob with the messages of a turn in its inbox, for a turn that runs elsewhere. The same blob if it
     knows them already.
 
-    `turn_id`, `context`, `metadata`: those of the turn. `fresh_id`, `now_ms`: see `append_messages`.
+    `turn_id`, `context`, `metadata`: the options of the turn. `fresh_id`, `now_ms`: see `append_messages`.
 
     Raises:
         TurnConflictError: Other messages came with the same id.
@@ -126,8 +126,8 @@ def hand_over(
 
 
 def withdraw_message(blob: bytes, id: str, *, codec: Codec, binding: Any) -> bytes:
-    """The blob without the waiting messages of this id; the same blob if none waits, or if a running turn has
-    claimed it."""
+    """The blob without the waiting messages of this id; the same blob without them, or if a running turn has
+    claimed one."""
     if not blob:
         return blob
     state = load_state(blob, codec=codec, binding=binding)

@@ -120,7 +120,7 @@ def before_message(
     """Take a message of the user out of a conversation, and everything that came after it.
 
     Usage and cost stay counted. Events that wait stay in the inbox. Messages of the user that wait go: they
-    were said later. What came before it in the same turn waits again: events, and other messages.
+    were said later. Events and messages from before it, in the same turn, wait again.
 
     Args:
         state: The conversation.

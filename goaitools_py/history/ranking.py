@@ -1,6 +1,6 @@
 """Match texts with a query in any language, and put them in order, best first.
 
-Owns: how a text is split into terms, how terms are weighed, and the order. Must never know: what a text is.
+Owns: how a text is split into terms, how terms are weighed, and the order. Must never know: its place.
 
 A text matches a query if it has one of its terms. These are the terms:
 

@@ -111,7 +111,7 @@ def recognise(
 
 
 def without_id(state: ConversationState, key: TurnKey) -> ConversationState:
-    """The state without what it knows of a turn id, because a new message takes the id."""
+    """The state without its rows of a turn id, because a new message takes the id."""
     meta = state.meta
     turn = tuple(row for row in meta.turn if row.id != key.id)
     ring = tuple(row for row in meta.ring if row.id != key.id)

@@ -136,7 +136,7 @@ def admit(
 
 def claimed(state: ConversationState) -> ConversationState:
     """The state with a mark at each waiting message that could be withdrawn: a turn is about to send it. The
-    same object if there is no such message, or if all have the mark."""
+    same object if there is no message to mark."""
     return _marked(state, True)
 
 
@@ -152,8 +152,8 @@ def _marked(state: ConversationState, taken: bool) -> ConversationState:
 
 
 def withdrawn(state: ConversationState, id: str) -> ConversationState:
-    """The state without the waiting messages of this id, as if they had never come. The same object if there
-    is no such message, or if a turn has claimed it."""
+    """The state without the waiting messages of this id, as if they had never come. The same object if no
+    message has it, or if a turn has claimed one."""
     gone = [item for item in state.inbox if item.id == id]
     if not id or not gone or any(item.is_taken for item in gone):
         return state

@@ -251,8 +251,8 @@ class ServeApp(Starlette):
         return self._hub.running(key) is not None
 
     async def is_ready(self) -> bool:
-        """True if turns may begin: the server does not stop, and the store answers. Raises what the store
-        raises."""
+        """True if turns may begin: the server does not stop, and the store answers. Raises the store's
+        errors."""
         if self._hub.is_open:
             await self._store.load("goaitools.ready")
         return self._hub.is_open

@@ -163,7 +163,7 @@ def answered(error: Exception) -> Response:
 
 
 def private(response: Response) -> Response:
-    """Mark an answer as one user's own: no cache keeps it, and none gives it to another user."""
+    """Mark an answer as one user's own: no cache keeps it or gives it to another user."""
     response.headers["cache-control"] = "no-store"
     response.headers.add_vary_header("Authorization, Cookie")
     return response

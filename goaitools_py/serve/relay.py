@@ -75,7 +75,7 @@ class Relay(Protocol):
     """
 
     async def open(self, key: str, run: Opened) -> None:
-        """Announce a run that has no notes yet. It replaces what was announced under `key` before."""
+        """Announce a run that has no notes yet. It replaces an earlier announcement under `key`."""
         ...
 
     async def put(self, run: Opened, note: bytes) -> None:

@@ -10,7 +10,7 @@ a message that was answered before         the stored reply is told, no model is
 answers to calls that wait                 the turn goes on
 answers that were given before             the run, or the stored reply, is told from behind the calls
 answers, and the turn failed after them    the turn goes on
-a message in place of an earlier one       that one and what followed it leave, and the new one is said
+a message in place of an earlier one       it and all that followed leave, and the new one is said
 a reply again                              the same, with the message of its turn
 a reply again, of a turn that failed       the turn goes on
 follow                                     the run, also one of another process

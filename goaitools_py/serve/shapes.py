@@ -140,7 +140,7 @@ class ToolAction(Struct):
 
 
 class TurnResult(Struct):
-    """What came of a turn. `cost_usd`: null if it is not known, as for a reply from the store."""
+    """The result of a turn. `cost_usd`: null if it is not known, as for a reply from the store."""
 
     turn: str
     text: str
@@ -331,7 +331,7 @@ class CarriedQuery(_Sent):
 
 
 class CarriedResult(TurnResult):
-    """What came of a turn, and the new state."""
+    """The result of a turn, and the new state."""
 
     state: str
 

@@ -56,7 +56,7 @@ GIVEN: Final = frozenset((SYSTEM, USER, EVENT))
 
 
 class Mark(NamedTuple):
-    """What is recorded of a given message. `pinned`: None if it follows the rule of its role."""
+    """The record of a given message. `pinned`: None if it follows the rule of its role."""
 
     speaker: str | None = None
     pinned: bool | None = None

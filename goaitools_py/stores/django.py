@@ -180,7 +180,7 @@ class DjangoStore:
     def recent(self, prefix: str = "", *, before: str | None = None, limit: int = 100) -> StoredPage:
         """A page of the keys that begin with `prefix`, the one that was saved last first.
 
-        Django keeps microseconds, so that is what the cursor counts.
+        Django keeps microseconds, so the cursor counts them.
         """
         cursor = read_recent(prefix, limit, before, digits=18)
         end = after_prefix(prefix)

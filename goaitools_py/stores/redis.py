@@ -64,7 +64,7 @@ class RedisStore:
             used before and after a fork: redis-py gives each process connections of its own.
         ttl: Seconds after its last save until Redis forgets a conversation; None: never.
         prefix: The beginning of all its key names.
-        wait_replicas: How many replicas confirm a save before it is acknowledged, and what a load gives. Give
+        wait_replicas: How many replicas confirm a save before it is acknowledged, and a load's answer. Give
             the number of all replicas, of each master in a cluster: a save survives a failover only if the
             replica that takes over has it. 0: none. Where the server has ``WAITAOF`` and ``appendfsync
             always``, it is on the disks of server and replicas, too; give all nodes the same settings.
@@ -117,7 +117,7 @@ class RedisStore:
         Args:
             url: ``redis://HOST:PORT/0`` for one server, ``redis+cluster://HOST:PORT,HOST:PORT`` for a
                 cluster, ``redis+sentinel://HOST:PORT,HOST:PORT/NAME/0`` for the master that these sentinels
-                call NAME. A user name and a password stand before the hosts; those of the sentinels are the
+                call NAME. A user name and a password stand before the hosts; the sentinels' own are the
                 parameters ``sentinel_username`` and ``sentinel_password``. With ``rediss`` it is TLS. The
                 parameters ``wait_replicas`` and ``wait_seconds`` go before the arguments of this name.
             ttl: As for the class.

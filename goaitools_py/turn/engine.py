@@ -177,7 +177,7 @@ class TurnEngine:
 
     @property
     def is_only_asked(self) -> bool:
-        """True while a turn that edits has no answer of the provider: what is stored is not replaced yet."""
+        """True while a turn that edits has no answer of the provider: the stored state stays."""
         return self._ledger.is_only_asked
 
     def stopped(self) -> TurnStoppedError:
@@ -212,7 +212,7 @@ class TurnEngine:
 
     @property
     def has_claimed(self) -> bool:
-        """True if messages wait that the turn has marked as its own: nobody may withdraw them."""
+        """True if messages wait that the turn has marked as its own: they cannot be withdrawn."""
         return any(item.is_taken for item in self._ledger.state.inbox)
 
     @property

@@ -177,7 +177,7 @@ def count_flow(plan: Plan) -> Flow[int]:
 
 
 def only_in_need(compactor: Any) -> Any:
-    """Make the compactor of a turn that leaves its due cuts to others; None if there are no such cuts."""
+    """Make the compactor of a turn that leaves its due cuts to others; None if it has no due cuts."""
     return None if compactor is None or compactor is NO_COMPACTION else _OnlyInNeed(compactor)
 
 

@@ -107,7 +107,7 @@ def _recall_tool(max_tokens: int, has_results: bool) -> _RecallTool:
 
 
 def is_recall(tool: Any) -> bool:
-    """True for the tool of this file. Its results are pages of what is kept, and are not kept again."""
+    """True for the tool of this file. Its results are pages of kept texts, and are not kept again."""
     return isinstance(tool, _RecallTool)
 
 
@@ -251,7 +251,7 @@ def result_page(raw: bytes, name: str, page: int, most: int) -> str:
         most: The most bytes of text in a page.
 
     Raises:
-        ToolError: There is no such page.
+        ToolError: The text has no page of this number.
     """
     ends = [0]
     while ends[-1] < len(raw):

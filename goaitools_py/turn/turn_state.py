@@ -191,7 +191,7 @@ class TurnState(Timing):
 
     @property
     def has_edited(self) -> bool:
-        """True if the state is that of an edit, and not the old one that a refusal leaves."""
+        """True if the state has an edit, and is not the old one that a refusal leaves."""
         return self._unedited is not None
 
     @property

@@ -57,8 +57,8 @@ def conversation_id(key: str) -> str:
 
 
 def message_ids(messages: Sequence[Message]) -> tuple[str, ...]:
-    """Make the ids under which appended messages can be withdrawn. That of an event with an id is a digest of
-    its id; the others begin with eight random digits."""
+    """Make the ids under which appended messages can be withdrawn. An event with an id gets a digest of its
+    id; the others begin with eight random digits."""
     base = fresh_id()[:8]
     return tuple(
         f"{base}-{number}" if message.event_id is None else digest8(message.event_id)

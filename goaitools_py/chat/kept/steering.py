@@ -251,7 +251,7 @@ class Steering:
 
 
 def withdraw_flow(settings: RowSettings, id: str, *, listening: bool = False) -> Flow[bool]:
-    """Take a waiting message back. False if none has this id, or if a turn has claimed it."""
+    """Take a waiting message back. False if no waiting message has this id, or if a turn has claimed it."""
     return _withdrawn(Row(settings), id, listening)
 
 
