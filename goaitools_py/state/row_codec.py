@@ -262,10 +262,12 @@ def iteration_facts(index: int, who: Any, request_id: str = "", pin: Any = ()) -
 
 def inbox_facts(speaker: str | None, pinned: bool | None, id: str = "") -> bytes:
     """Write the object at the end of the row of a waiting message; b"" without these facts."""
+    if not speaker and not id and pinned is None:
+        return b""
     facts: dict[str, Any] = {name: value for name, value in (("who", speaker), ("id", id)) if value}
     if pinned is not None:
         facts["pin"] = int(pinned)
-    return msgspec.json.encode(facts) if facts else b""
+    return msgspec.json.encode(facts)
 
 
 def with_taken(raw: bytes, taken: bool) -> bytes:
