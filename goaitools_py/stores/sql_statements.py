@@ -315,8 +315,8 @@ def _declared(column: Column, default: int | None = None) -> str:
 
 
 def postgres_tables(state: str, lease: str, part: str, index: str) -> tuple[str, ...]:
-    """Make the tables of PostgreSQL, and the index of the times. They equal those of `sql_table`: a store over
-    SQLAlchemy and one over a driver may share a database."""
+    """Make the tables of PostgreSQL, and the index of the times. They equal those of `sql_table`: a store
+    over SQLAlchemy and one over a driver may share a database."""
     key = 'key VARCHAR(512) COLLATE "C" NOT NULL'
     return (
         f"CREATE TABLE IF NOT EXISTS {state} ({key} PRIMARY KEY, version BIGINT NOT NULL,"

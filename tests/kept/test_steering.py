@@ -22,7 +22,7 @@ from goaitools_py import (
     user,
 )
 from goaitools_py.backends.base import BackendError, ModelRequest
-from goaitools_py.states import inspect_state, read_history, state_messages
+from goaitools_py.states import EditError, inspect_state, read_history, state_messages
 from goaitools_py.stores import MemoryStore
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
 from goaitools_py.turn import flow, ledger
@@ -738,3 +738,22 @@ def test_an_edit_claims_the_messages_that_it_sends(group: Group) -> None:
 
     assert gone == [False, False]
     group.check("First.", "One.", "It snows.", "Other.", "Three.")
+
+
+@pytest.mark.parametrize("context", [None, "It is dark."])
+def test_an_edit_of_a_message_that_came_later_takes_no_other(group: Group, context: str | None) -> None:
+    """The model had replied before it: the message with which the turn began stays."""
+    senders: list[Sender] = []
+    add = lambda: senders.append(  # noqa: E731
+        Sender(group.other(), "Later.", turn_id="m-2", context=context, timeout=5)
+    )
+    group.backend.then(then(add, "One."), "Two.", "Three.")
+    group.mine.send("First.", turn_id="m-1")
+    assert senders[0].result().text == "Two."
+    before = blob_in(group.store)
+
+    with pytest.raises(EditError, match="had replied"):
+        group.mine.send("Other.", edit="m-2")
+    assert blob_in(group.store) == before
+    group.mine.send("Other.", edit="m-1")
+    group.check("Other.", "Three.")

@@ -89,7 +89,7 @@ class KeptTurn:
             steers=steers,
             marks_waiting=settings.marks_waiting,
         )
-        # A turn of another kind cannot answer for this one: with a requested type, and with an edit, it waits.
+        # A turn of another kind cannot answer for this one: with a requested type or an edit it waits.
         is_plain = plan.output is None and not self._edits
         hands_over = steers and plan.messages and not plan.resume and is_plain
         self._steering = Steering(self._row) if hands_over else None
