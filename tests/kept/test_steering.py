@@ -702,8 +702,10 @@ def test_an_edit_waits_for_the_turn_that_runs(group: Group) -> None:
     editor = group.other("Changed.")
 
     def edit() -> None:
+        before = group.store.inner.load("ada")
         with pytest.raises(TurnInProgressError):
             editor.send("Other.", edit=1, timeout=0.001)
+        assert group.store.inner.load("ada") == before
 
     group.backend.then("One.", then(edit, "Two."), "Not asked.")
     group.mine.send("First.")
