@@ -15,7 +15,7 @@ from ..backends.base import Dialect
 from ..backends.dialects import dialect_for
 from ..base.values import replace
 from ..open_turn import acts
-from ..open_turn.inbox import admit, withdrawn
+from ..open_turn.inbox import admit, claimed, withdrawn
 from ..state.codec import PLAIN, Codec
 from ..state.records import digest8
 from ..state.row_codec import MAX_NAME
@@ -37,6 +37,7 @@ __all__ = [
     "MAX_METADATA_BYTES",
     "append_messages",
     "check_update",
+    "claim_waiting",
     "hand_over",
     "update_state",
     "withdraw_message",
@@ -123,6 +124,12 @@ def hand_over(
         is_steering=True,
     )
     return _written(blob, state, begun.state, codec, binding)
+
+
+def claim_waiting(blob: bytes, *, codec: Codec, binding: Any) -> bytes:
+    """The blob with a mark at each waiting message that could be withdrawn; the same blob without them."""
+    state = load_state(blob, codec=codec, binding=binding)
+    return _written(blob, state, claimed(state), codec, binding, hard=True)
 
 
 def withdraw_message(blob: bytes, id: str, *, codec: Codec, binding: Any) -> bytes:

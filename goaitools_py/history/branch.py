@@ -16,12 +16,13 @@ import msgspec
 
 from ..backends.base import Dialect
 from ..backends.dialects import dialect_for
+from ..backends.read_entries import read_entries
 from ..base.values import replace
 from ..open_turn.meter import count_entries, gauge_of, unanchored
 from ..open_turn.turn_ids import TURN_IDS_FACT, with_texts
 from ..state.closed_turns import ClosedTurn, has_gap, numbers_of, with_numbers
 from ..state.codec import PLAIN, Codec
-from ..state.letters import ASSISTANT, USER
+from ..state.letters import ASSISTANT, GIVEN, USER
 from ..state.media_rows import results_of, with_results
 from ..state.parts import ARCHIVE
 from ..state.records import InboxItem, RingRow, TurnIdRow, cut_facts, digest8, fresh_id, with_cut
@@ -37,6 +38,7 @@ from ..state.state import (
 )
 from ..types.errors import EditError
 from ..types.options import check_options
+from ..types.render import BlockText
 from .archive_reading import is_undoable, newest_cut, undoable, undone
 from .rewrite.repair import REPAIRED, checked
 from .rewrite.rewritten import UNSIGNED, unsigned_turns
@@ -136,7 +138,7 @@ def before_message(
     is_unbound = False
     while True:
         there = _since_cut(state) + (state.open is not None)
-        place = _place_of(state, edit)
+        place = _place_of(state, edit, dialect)
         if place is not None and place.turns <= there:
             break
         behind = state if not there else _without_newest(state, there, dialect)
@@ -144,7 +146,7 @@ def before_message(
             raise EditError(_why_no_edit(state, is_found=place is not None))
         state = undone(behind, codec, binding)
         is_unbound = state.meta.unbound
-    left = _left_waiting(state, place)
+    left = _left_waiting(state, place, dialect)
     ids = {row.id for row in left.rows}
     if place.turns:
         state = _without_newest(state, place.turns, dialect, is_unbound=is_unbound)
@@ -164,13 +166,14 @@ class _Left(NamedTuple):
     rows: tuple[TurnIdRow, ...]
 
 
-def _left_waiting(state: ConversationState, place: _Place) -> _Left:
+def _left_waiting(state: ConversationState, place: _Place, dialect: Dialect) -> _Left:
     """The inbox after an edit: messages from before the edited one, in its turn, and events that wait."""
     events = tuple(item for item in state.inbox if item.letter != USER)
     if not place.turns:  # the message waits itself
         first = [at for at, item in enumerate(state.inbox) if item.letter == USER][: place.before]
         items = tuple(item for at, item in enumerate(state.inbox) if item.letter != USER or at in first)
-        return _Left(items, _waiting_rows(state)[: place.before])
+        places = _waiting_at(state, dialect)
+        return _Left(items, tuple(row for row in _waiting_rows(state) if places[row.id] < place.before))
     turn = _turn_at(state, place.turns)
     if turn.letters.partition(ASSISTANT)[0].count(USER) <= place.before and USER in turn.letters:
         raise EditError(
@@ -189,7 +192,8 @@ def _left_waiting(state: ConversationState, place: _Place) -> _Left:
         more = inbox_facts(speaker, pinned)
         kept.append(InboxItem(entry=entry, letter=letter, more=more))
     rows: list[TurnIdRow | RingRow] = [*state.meta.turn, *state.meta.ring]
-    rows = [row for row in rows if row.id in ids[: place.before]]
+    places = _said_in(state, turn, dialect)
+    rows = [row for row in rows if row.id in ids and places[row.id] < place.before]
     return _Left((*kept, *events), tuple(TurnIdRow(row.id, row.said, row.more) for row in rows))
 
 
@@ -207,7 +211,7 @@ def _waiting_rows(state: ConversationState) -> tuple[TurnIdRow, ...]:
     return tuple(row for row in state.meta.turn if row.id not in accepted)
 
 
-def _place_of(state: ConversationState, edit: int | str) -> _Place | None:
+def _place_of(state: ConversationState, edit: int | str, dialect: Dialect) -> _Place | None:
     """Find a message of the user; None if it is not in this history."""
     closed, is_open = closed_turns(state), state.open is not None
     waiting = sum(item.letter == USER for item in state.inbox)
@@ -231,16 +235,72 @@ def _place_of(state: ConversationState, edit: int | str) -> _Place | None:
         turns = len(closed) - numbers.index(number) + is_open
         return _Place(turns, before) if _has_message(state, turns, before) else None
     digest = digest8(str(edit))
-    rows = [row.id for row in _waiting_rows(state)]
-    if digest in rows:
-        return _Place(0, max(0, waiting - len(rows) + rows.index(digest)))
+    if digest in (at := _waiting_at(state, dialect)):
+        return _Place(0, at[digest])
     for turns in range(1, len(closed) + is_open + 1):
         turn = _turn_at(state, turns)
-        ids = list(turn.record.facts.get(TURN_IDS_FACT, ()))
-        if digest in ids:
-            said = turn.letters.partition(ASSISTANT)[0].count(USER)
-            return _Place(turns, max(0, said - len(ids) + ids.index(digest)))
+        if digest in turn.record.facts.get(TURN_IDS_FACT, ()):
+            return _Place(turns, _said_in(state, turn, dialect)[digest])
     return None
+
+
+def _waiting_at(state: ConversationState, dialect: Dialect) -> dict[str, int]:
+    """As `_said_at`, for the turn ids of the messages that wait."""
+    given = [(item.entry, item.letter) for item in state.inbox]
+    return _said_at(state, [row.id for row in _waiting_rows(state)], given, dialect)
+
+
+def _said_in(state: ConversationState, turn: ClosedTurn, dialect: Dialect) -> dict[str, int]:
+    """As `_said_at`, for the turn ids of a turn."""
+    given = list(zip(turn.entries, turn.letters, strict=True))
+    return _said_at(state, turn.record.facts.get(TURN_IDS_FACT, ()), given, dialect)
+
+
+_MOST_SENT: Final = 16
+"""How many messages of one send are compared with the digest of its id."""
+
+
+def _said_at(
+    state: ConversationState, ids: Sequence[str], given: Sequence[tuple[bytes, str]], dialect: Dialect
+) -> dict[str, int]:
+    """For each turn id, how many messages of the user stand before the messages that came with it.
+
+    A turn has more messages than ids if some were appended, and more ids than one if some waited, or came
+    while it ran. So the messages are compared with the digest of their id. Without a match the newest
+    messages that the model had when it first replied count as the messages of the newest ids; but if it got
+    messages later, the id may be of those.
+    """
+    rows: tuple[TurnIdRow | RingRow, ...] = (*state.meta.turn, *state.meta.ring)
+    digests = {row.id: row.said for row in rows}
+    letters = "".join(letter for _, letter in given)
+    first = letters.partition(ASSISTANT)[0].count(USER)
+    ends_late = letters.count(USER) > first
+    bare = [_bare(entry, dialect) if letter in GIVEN else b"" for entry, letter in given]
+    found: dict[str, int] = {}
+    for at, id in enumerate(ids):
+        places = (
+            begin
+            for begin in range(len(bare))
+            for end in range(begin + 1, min(begin + _MOST_SENT, len(bare)) + 1)
+            if all(bare[begin:end]) and digest8(b"\n".join(bare[begin:end])) == digests.get(id)
+        )
+        begin = next(places, None)
+        if begin is not None:
+            found[id] = letters[:begin].count(USER)
+        else:
+            found[id] = first if ends_late else max(0, first - len(ids) + at)
+    return found
+
+
+def _bare(entry: bytes, dialect: Dialect) -> bytes:
+    """The entry of a given message as it was before context and speaker stood in it."""
+    message, *others = read_entries(dialect, [entry]) or [None]
+    if message is None or others:
+        return entry
+    parts = message.parts
+    while len(parts) > 1 and isinstance(parts[0], BlockText):
+        parts = parts[1:]
+    return entry if parts is message.parts else dialect.entries([replace(message, parts=parts)])[0]
 
 
 def _has_message(state: ConversationState, turns: int, before: int) -> bool:

@@ -442,3 +442,28 @@ def test_a_turn_that_comes_meanwhile_is_a_conflict(
         conversation.send("changed", edit=1)
     assert texts(blob_in(store)) == ["first", "meanwhile"]
     assert texts(caught.value.state) == ["changed"]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("context", [None, "It is dark."])
+def test_a_turn_id_names_its_own_message(
+    face: Face, kept: Threads, wire: str, place: str, context: str | None
+) -> None:
+    """Beside a message without an id, in a turn and while it waits. The id of the message that leaves keeps
+    its own reply, or none."""
+    for is_down in (False, True):
+        backend = ScriptedBackend(*([DOWN, DOWN, DOWN] if is_down else ["One."]), wire=wire)
+        talk = Talk(face, kept, place, backend)
+        talk.append(user("early"))
+        if is_down:
+            with pytest.raises(TurnError):
+                talk.send("late", turn_id="m-1", context=context)
+            backend._steps.clear()
+        else:
+            talk.send("late", turn_id="m-1", context=context)
+        backend.then("New.", "Again.")
+        talk.send("changed", edit="m-1", turn_id="m-2", context=context)
+        assert [text[-7:] for text in texts(talk.blob)] == ["early", "changed"]
+        again = talk.send("late", turn_id="m-1", context=context)
+        assert (again.text, again.duplicate) == (("Again.", False) if is_down else ("One.", True))
+        _history_laws.check(talk.blob)

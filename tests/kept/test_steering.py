@@ -13,6 +13,7 @@ from goaitools_py import (
     Chat,
     Conversation,
     Limits,
+    ProviderRejectedError,
     ToolContext,
     ToolPendingError,
     TurnInProgressError,
@@ -21,7 +22,7 @@ from goaitools_py import (
     user,
 )
 from goaitools_py.backends.base import BackendError, ModelRequest
-from goaitools_py.states import inspect_state, read_history, state_messages
+from goaitools_py.states import EditError, inspect_state, read_history, state_messages
 from goaitools_py.stores import MemoryStore
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
 from goaitools_py.turn import flow, ledger
@@ -691,3 +692,70 @@ def test_no_message_is_lost_doubled_or_out_of_order(group: Group, seed: int) -> 
     for text in replies:
         assert group.mine.send(text, turn_id=text).duplicate
     assert texts == [t for t in said(blob_in(group.store)) if t.startswith("[")]
+
+
+# --------------------------------------------------------------------------------------- and an edit
+
+
+def test_an_edit_waits_for_the_turn_that_runs(group: Group) -> None:
+    """The running turn cannot answer for it, so it does not get the message."""
+    editor = group.other("Changed.")
+
+    def edit() -> None:
+        before = group.store.inner.load("ada")
+        with pytest.raises(TurnInProgressError):
+            editor.send("Other.", edit=1, timeout=0.001)
+        assert group.store.inner.load("ada") == before
+
+    group.backend.then("One.", then(edit, "Two."), "Not asked.")
+    group.mine.send("First.")
+    assert group.mine.send("Second.").text == "Two."
+
+    group.check("First.", "One.", "Second.", "Two.")
+    assert editor.send("Other.", edit=1).text == "Changed."
+    group.check("Other.", "Changed.")
+
+
+def test_an_edit_claims_the_messages_that_it_sends(group: Group) -> None:
+    """A message that a model reads cannot be withdrawn. If the edit is refused, it can be again."""
+    ids: list[str] = []
+    gone: list[bool] = []
+
+    def withdraw() -> None:
+        gone.append(group.other().withdraw(ids[0]))
+
+    refusals = [then(withdraw, REFUSED), REFUSED, REFUSED]
+    group.backend.then("One.", "Two.", *refusals)
+    group.mine.send("First.")
+    group.mine.send("Second.")
+    ids += group.other().append(event("It rains."))
+    with pytest.raises(ProviderRejectedError):
+        group.mine.send("Other.", edit=2)
+    assert gone == [False]
+    assert group.other().withdraw(ids[0])
+    ids[:] = group.other().append(event("It snows."))
+    group.backend._steps.clear()
+    group.backend.then(then(withdraw, "Three."))
+    group.mine.send("Other.", edit=2)
+
+    assert gone == [False, False]
+    group.check("First.", "One.", "It snows.", "Other.", "Three.")
+
+
+@pytest.mark.parametrize("context", [None, "It is dark."])
+def test_an_edit_of_a_message_that_came_later_takes_no_other(group: Group, context: str | None) -> None:
+    """The model had replied before it: the message with which the turn began stays."""
+    senders: list[Sender] = []
+    add = lambda: senders.append(  # noqa: E731
+        Sender(group.other(), "Later.", turn_id="m-2", context=context, timeout=5)
+    )
+    group.backend.then(then(add, "One."), "Two.", "Three.")
+    group.mine.send("First.", turn_id="m-1")
+    assert senders[0].result().text == "Two."
+    before = blob_in(group.store)
+
+    with pytest.raises(EditError, match="had replied"):
+        group.mine.send("Other.", edit="m-2")
+    assert blob_in(group.store) == before
+    group.mine.send("Other.", edit="m-1")
+    group.check("Other.", "Three.")

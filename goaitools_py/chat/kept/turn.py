@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any, Final
 
 from ...base.values import replace
-from ...history.additions import append_messages
+from ...history.additions import append_messages, claim_waiting
 from ...open_turn import turn_ids
 from ...state.apart import whole
 from ...state.state import load_state
@@ -89,8 +89,9 @@ class KeptTurn:
             steers=steers,
             marks_waiting=settings.marks_waiting,
         )
-        # A turn of another kind cannot answer for this one: with a requested type it waits.
-        hands_over = steers and plan.messages and not plan.resume and plan.output is None
+        # A turn of another kind cannot answer for this one: with a requested type or an edit it waits.
+        is_plain = plan.output is None and not self._edits
+        hands_over = steers and plan.messages and not plan.resume and is_plain
         self._steering = Steering(self._row) if hands_over else None
         self._engine: TurnEngine | FallbackTurn | None = None
         self._appended: tuple[Message, ...] = ()
@@ -284,8 +285,14 @@ class KeptTurn:
         except StateConflictError as exc:
             raise _OvertakenError from exc
         if engine.is_only_asked:
-            # Nothing is saved: the stored history stays until the provider takes the new message.
+            # The stored history stays until the provider takes the new message.
             yield from self._keep_branch()
+            if self._plan.marks_waiting and engine.has_claimed and self._row.mine == self._given:
+                settings = self._row.settings
+                # Only with their marks: else a message could be withdrawn while the model reads it.
+                yield from self._save_first(
+                    claim_waiting(self._given, codec=settings.codec, binding=settings.binding)
+                )
             return
         if self._has_saved:  # a tool may have run, so the turn cannot begin anew
             return
@@ -299,16 +306,20 @@ class KeptTurn:
             first = engine.snapshot()
         else:
             return
+        yield from self._save_first(first)
+        self._stored = self._known
+        yield from self._tell_saved()
+
+    def _save_first(self, first: bytes) -> Flow[None]:
+        """Save a state before anything is called."""
         row = self._row
         try:
             # No rebase: nothing was called, so the turn begins anew on the newer state.
             yield from row.commit(first, most=0, is_paid=False)
         except StateConflictError as exc:
             raise _OvertakenError from exc
-        self._stored = self._known
         if row.stored != row.mine and self._plan.options.turn_id is not None:
             raise _OvertakenError  # the save got no answer but was done, and another worker continued from it
-        yield from self._tell_saved()
 
     def _keep_branch(self) -> Flow[None]:
         """Copy the conversation before its edit, if these settings say so."""
