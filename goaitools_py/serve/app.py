@@ -53,7 +53,7 @@ from .runs import Run, has_seen_end
 from .serve_limits import MAX_DIGITS, ServeLimits
 from .stateless import Revisions, StatelessApp
 
-__all__ = ["ServeApp", "place_of_parts", "serve"]
+__all__ = ["ServeApp", "ServeGate", "place_of_parts", "serve"]
 
 CompactWhen: TypeAlias = Literal["turn", "after"]
 ServeGate: TypeAlias = Literal["reject", "steer"]
