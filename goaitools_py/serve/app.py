@@ -53,9 +53,10 @@ from .runs import Run, has_seen_end
 from .serve_limits import MAX_DIGITS, ServeLimits
 from .stateless import Revisions, StatelessApp
 
-__all__ = ["ServeApp", "place_of_parts", "serve"]
+__all__ = ["ServeApp", "ServeGate", "place_of_parts", "serve"]
 
 CompactWhen: TypeAlias = Literal["turn", "after"]
+ServeGate: TypeAlias = Literal["reject", "steer"]
 
 _RECONNECTS: Final = frozenset({AISDK.name})
 """The front ends with clients that continue a turn by a GET."""
@@ -72,6 +73,7 @@ def serve(
     parts: PartsPlace | None = None,
     lease_ttl: float = 10.0,
     stop_every: float = 1.0,
+    gate: ServeGate = "reject",
     compact: CompactWhen = "turn",
     keep_branches: bool = False,
     limits: ServeLimits | None = None,
@@ -99,6 +101,7 @@ def serve(
     parts: PartsPlace | None = None,
     lease_ttl: float = 10.0,
     stop_every: float = 1.0,
+    gate: ServeGate = "reject",
     compact: CompactWhen = "turn",
     keep_branches: bool = False,
     limits: ServeLimits | None = None,
@@ -123,6 +126,9 @@ def serve(
         lease_ttl: As for `AsyncChat.conversation`.
         stop_every: As for `AsyncChat.conversation`, if the store has a stop flag: a stop then reaches a turn
             that another process runs.
+        gate: For a new message while a turn runs. "reject": it is answered 409. "steer": the turn that runs
+            reads it, as with `AsyncChat.conversation`, and the request is answered with that turn. The store
+            needs leases.
         compact: "turn": a due compaction is a part of its turn, as everywhere. "after": it is made when the
             turn is saved and answered, and no client waits for it. The next message of the conversation drops
             it. A turn cuts only if the provider or a limit refuses its history. `ColdCache`, and a trigger
@@ -140,7 +146,7 @@ def serve(
 
     Raises:
         TypeError: An argument is of the wrong type, such as a `Chat`, or a store that is not ``Async…``, or
-            ``compact="after"`` is given without a store.
+            ``compact="after"`` or ``gate="steer"`` is given without a store, or the store has no leases.
         ValueError: Neither a store nor a codec with a key; or a value that no server could use.
     """
     if not isinstance(chat, AsyncChat):
@@ -152,9 +158,13 @@ def serve(
     _check_frontends(frontends)
     _check_relay(relay)
     hosts = None if allowed_hosts is None else checked_hosts(allowed_hosts)
+    if gate not in ("reject", "steer"):
+        raise ValueError(f"gate must be 'reject' or 'steer'; got {gate!r}")
     if compact not in ("turn", "after"):
         raise ValueError(f"compact must be 'turn' or 'after'; got {compact!r}")
     if store is None:
+        if gate != "reject":
+            raise TypeError('gate="steer" needs a store: without one each request has a state of its own')
         if compact != "turn":
             raise TypeError('compact="after" needs a store: without one the client has the state by then')
         if chat.codec.suite == SUITE_PLAIN:
@@ -164,7 +174,7 @@ def serve(
             )
         return StatelessApp(chat, key, frontends, limits or ServeLimits(), revisions, hosts)
     how: dict[str, Any] = {"save": save, "parts": place_of_parts(store, parts), "lease_ttl": lease_ttl}
-    how |= {"keep_branches": keep_branches, "auto_title": True}
+    how |= {"keep_branches": keep_branches, "auto_title": True, "gate": gate}
     if isinstance(store, AsyncStopping):
         how["stop_every"] = stop_every
     # A store, or an option of its conversations, that does not fit is refused here, and not at each request.
@@ -298,7 +308,7 @@ class ServeApp(Starlette):
     def _request_for(self, caller: Caller) -> ConversationRequest:
         try:
             conversation = self._chat.conversation(
-                self._store, caller.key, gate="reject", binding=caller.binding, **self._how
+                self._store, caller.key, binding=caller.binding, **self._how
             )
         except (TypeError, ValueError) as error:  # `serve` has checked all other arguments
             raise BadCallerError(f"Caller does not fit the chat: {error}") from None
@@ -314,6 +324,7 @@ class ServeApp(Starlette):
             conversation,
             caller,
             behind=behind,
+            steers=self._how["gate"] == "steer",
             has_leases=isinstance(self._store, AsyncLeasing),
             has_flag=isinstance(self._store, AsyncStopping),
             can_erase=isinstance(self._store, AsyncListing) and hasattr(self._store, "delete"),

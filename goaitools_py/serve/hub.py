@@ -62,6 +62,7 @@ class Hub:
     def __init__(self, limits: ServeLimits, relay: Relay | None = None) -> None:
         self._limits = limits
         self._runs: dict[str, Run] = {}
+        self._aside: dict[tuple[str, str], Run] = {}
         self._tasks: dict[asyncio.Task[None], Run] = {}
         self._watched: dict[tuple[str, bool], Run] = {}
         self._watching: set[asyncio.Task[None]] = set()
@@ -73,7 +74,7 @@ class Hub:
         self._remote = None if relay is None else RemoteRuns(relay, self._name, limits, self._named)
 
     def _named(self, id: str) -> Run | None:
-        return next((run for run in self._tasks.values() if run.id == id), None)
+        return next((run for run in self._tasks.values() if run.id == id and not run.is_copy), None)
 
     def find(self, key: str) -> Run | None:
         """The newest run of a conversation: running, or over and still kept."""
@@ -110,6 +111,26 @@ class Hub:
         how = {"looks": 1} if has_ended else {}
         return await self._remote.find_message(key, turn_id, **how)
 
+    def beside(self, key: str, turn_id: str) -> Run | None:
+        """The run of a message that is meant for a turn that runs already."""
+        return self._aside.get((key, turn_id))
+
+    def set_aside(self, run: Run) -> None:
+        """Note that another turn runs on this conversation, and this run waits for it."""
+        if self._runs.get(run.key) is run:
+            del self._runs[run.key]
+        self._aside[run.key, run.turn_id] = run
+        run.waits_long()
+
+    def set_first(self, run: Run) -> None:
+        """Note that the turn of this run begins, so that this is the newest run of the conversation."""
+        self._clear_aside(run)
+        self._runs[run.key] = run
+
+    def _clear_aside(self, run: Run) -> None:
+        if self._aside.get((run.key, run.turn_id)) is run:
+            del self._aside[run.key, run.turn_id]
+
     def forget(self, key: str) -> None:
         """Drop the newest run of a conversation."""
         self._runs.pop(key, None)
@@ -121,16 +142,30 @@ class Hub:
         if self._owners[owner] >= self._limits.turns_per_owner:
             raise TooManyTurnsError(429)
 
-    def start(self, key: str, owner: str, drive: Drive, *, behind: Behind | None = None, **about: Any) -> Run:
+    def start(
+        self,
+        key: str,
+        owner: str,
+        drive: Drive,
+        *,
+        behind: Behind | None = None,
+        steers: bool = False,
+        **about: Any,
+    ) -> Run:
         """Begin a run in a task of its own. `behind`: the work behind its turn, if the turn is complete.
+        `steers`: if one runs on this key, the new one is set aside.
 
         Raises `TurnInProgressError` if one runs on this key, and `TooManyTurnsError`.
         """
-        if self.running(key) is not None:
+        is_taken = self.running(key) is not None
+        if is_taken and not steers:
             raise TurnInProgressError("this server runs a turn of this conversation already")
         self.check_room(owner)
         run = Run(f"{self._name}-{next(self._numbers)}", key, owner, **about)
-        self._runs[key] = run
+        if is_taken:
+            self.set_aside(run)
+        else:
+            self._runs[key] = run
         self._owners[owner] += 1
         task = asyncio.get_running_loop().create_task(self._drive(run, drive, behind))
         self._tasks[task] = run
@@ -183,6 +218,7 @@ class Hub:
                 if not isinstance(error, GoAIToolsError):
                     _log.error("a turn of the server failed with %s", UnderlyingError.of(error))
         finally:
+            self._clear_aside(run)
             self._owners[run.owner] -= 1
             self._owners += Counter()  # owners without turns go
             try:

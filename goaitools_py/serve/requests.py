@@ -10,7 +10,8 @@ a message that was answered before         the stored reply is told, no model is
 answers to calls that wait                 the turn goes on
 answers that were given before             the run, or the stored reply, is told from behind the calls
 answers, and the turn failed after them    the turn goes on
-a message in place of an earlier one       it and all that followed leave, and the new one is said
+a message while another turn runs          it steers that turn, if the server says so; see `RunDriver`
+a message in place of an earlier one       that one and what followed it leave, and the new one is said
 a reply again                              the same, with the message of its turn
 a reply again, of a turn that failed       the turn goes on
 follow                                     the run, also one of another process
@@ -71,6 +72,7 @@ class ConversationRequest:
         has_flag: The store has a stop flag: with leases a stop then reaches other processes.
         can_erase: The store can delete and list.
         behind: The work behind a complete turn; None: no work.
+        steers: A new message goes to the turn that runs.
     """
 
     def __init__(
@@ -83,8 +85,10 @@ class ConversationRequest:
         has_flag: bool = False,
         can_erase: bool = False,
         behind: Behind | None = None,
+        steers: bool = False,
     ) -> None:
         self._behind = behind
+        self._steers = steers
         self._hub = hub
         self._caller = caller
         self._conversation = conversation
@@ -119,7 +123,7 @@ class ConversationRequest:
     async def say(self, ask: Ask) -> Run:
         """Say something; see the table. `ask.turn_id` must be set."""
         assert ask.turn_id is not None
-        run = await self._hub.find_anywhere(self._key)
+        run = self._hub.beside(self._key, ask.turn_id) or await self._hub.find_anywhere(self._key)
         if run is not None and run.turn_id == ask.turn_id and (not run.is_over or run.is_good):
             if run.said_digest == digest_of(ask.said):
                 return run
@@ -138,12 +142,15 @@ class ConversationRequest:
                 anew = self._turn_of(ask, ask.turn_id)
                 await self._driver.drive_asked(run, anew, is_new=True, said=ask.said)
 
-        return self._start(drive, turn_id=ask.turn_id, said=ask.said)
+        steers = self._steers and edit is None
+        return self._start(drive, turn_id=ask.turn_id, said=ask.said, steers=steers)
 
     def _turn_of(self, ask: Ask, edit: str | None) -> AsyncTurn:
         try:
+            # An edit of a conversation on which a turn runs is refused, whatever the gate is.
+            gate: Any = None if edit is None else "reject"
             return self._conversation.start(
-                list(ask.said), turn_id=ask.turn_id, edit=edit, **self._options(ask)
+                list(ask.said), turn_id=ask.turn_id, edit=edit, gate=gate, **self._options(ask)
             )
         except ValueError as error:
             raise AskError(

@@ -1,7 +1,8 @@
 """Drives a run of this process: runs the turn to its end, and tells the run its events.
 
 Owns: the events of a run if its turn was done before, is stopped, or runs in another process; how a stop is
-remembered. Must never know: HTTP, or which turn a request means.
+remembered; how a message that steers another turn follows it. Must never know: HTTP, or which turn a request
+means.
 """
 
 from __future__ import annotations
@@ -11,8 +12,20 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ..frontends import Piece, Returned, pieces_of
+from ..open_turn.turn_ids import TURN_IDS_FACT
+from ..state.records import digest8
+from ..state.state import load_state
 from ..types.errors import NothingToResumeError, TurnConflictError, TurnInProgressError, TurnStoppedError
-from ..types.events import ModelRequested, ToolFinished, TurnCompleted, TurnStarted
+from ..types.events import (
+    Appended,
+    ModelReplied,
+    ModelRequested,
+    ReasoningDelta,
+    TextDelta,
+    ToolFinished,
+    TurnCompleted,
+    TurnStarted,
+)
 from ..types.messages import Part
 from ..types.result import ChatResult
 from .history_view import (
@@ -38,6 +51,8 @@ if TYPE_CHECKING:
     from ..chat.kept.facade import ConversationSnapshot
 
 __all__ = ["LOOK_AGAIN", "RunDriver"]
+
+_REPLIES: Final = (TextDelta, ReasoningDelta, ModelReplied)
 
 LOOK_AGAIN: Final = 0.1
 """Seconds until the next look whether another process still runs a turn."""
@@ -70,8 +85,32 @@ class RunDriver:
     ) -> None:
         """Run a turn, and tell the run its events. If the turn was done before, they come from the store.
 
+        If the message is given to another turn that runs in this process, the run becomes the same as the run
+        of that turn as soon as the provider has taken the message. Else it gets the reply at the end.
+
         `unless_stopped`: no client has asked for this turn, so it ends if a stop is found in the store.
         """
+        following: list[asyncio.Task[None]] = []
+        try:
+            await self._drive(run, turn, following, is_new=is_new, unless_stopped=unless_stopped)
+        except Exception:
+            if not (following and run.is_copy):
+                raise
+        finally:
+            for task in following:
+                if not run.is_copy:
+                    task.cancel()
+                await asyncio.wait([task])
+
+    async def _drive(
+        self,
+        run: Run,
+        turn: AsyncTurn,
+        following: list[asyncio.Task[None]],
+        *,
+        is_new: bool,
+        unless_stopped: bool,
+    ) -> None:
         knows_before = False
         completed: TurnCompleted | None = None
         async with turn:
@@ -80,13 +119,25 @@ class RunDriver:
                 return
             try:
                 async for event in turn:
+                    if isinstance(event, Appended) and not run.has_started and not following:
+                        self._hub.set_aside(run)
+                        following.append(asyncio.create_task(self._follow_taker(run)))
                     if isinstance(event, TurnStarted):
+                        if following and run.is_copy:
+                            # The turn that took the message in was stopped or lost, and its page was told so.
+                            await turn.cancel()
+                            return
+                        self._hub.set_first(run)
                         run.has_started = True
                         if run.announce is not None:
                             await run.announce()
                         # This worker has the lease, and the model is not asked yet.
                         if unless_stopped and await self._is_stopped():
                             run.was_stopped = True
+                        if following:
+                            following[0].cancel()
+                            if await self._is_stopped(event.turn_ref):
+                                run.was_stopped = True
                         if run.was_stopped:
                             await turn.cancel()
                     elif run.has_started and is_new and not knows_before:
@@ -97,7 +148,8 @@ class RunDriver:
                         completed = event  # told when it is saved, and another worker may go on
                     elif run.has_started:
                         run.hear(event)
-                    run.turn_ref = run.turn_ref or event.turn_ref
+                    if run.has_started or isinstance(event, TurnCompleted):  # else it may be the turn before
+                        run.turn_ref = run.turn_ref or event.turn_ref
                 if run.was_stopped and completed is None:
                     await turn.cancel()  # until it is saved
                     await self._tell_stop(run)
@@ -117,12 +169,42 @@ class RunDriver:
                 if is_new or run.answered:
                     raise
                 result = None  # another worker has finished the turn meanwhile
+        if following and run.is_copy:
+            return
         if is_new and not run.has_started and await self._copied(run, has_ended=True):
             return
         if not run.has_started or result is None:
             await self._tell_again(run, result)
         elif completed is not None:
             run.tell(completed)
+
+    async def _follow_taker(self, run: Run) -> None:
+        """Wait until a turn of this process has sent this message, and become the run of that turn."""
+        while True:
+            other = self._hub.running(run.key)
+            told, is_asked = 0, False
+            while other is not None and not other.is_over:
+                new = other.events[told:]
+                told += len(new)
+                has_begun = False
+                for event in new:
+                    has_begun = has_begun or (is_asked and isinstance(event, _REPLIES))
+                    is_asked = isinstance(event, ModelRequested) or (is_asked and not has_begun)
+                # Only once a reply comes: a provider may refuse the message, and then it waits again.
+                if has_begun and self._has_taken(other, run.turn_id):
+                    await run.copy(other)
+                    run.end()  # its listeners do not wait until the lease is free
+                    return
+                await other.news_within(None)
+            await asyncio.sleep(LOOK_AGAIN)
+
+    def _has_taken(self, other: Run, turn_id: str) -> bool:
+        blob = b"" if other.turn is None else other.turn.state
+        if not blob:
+            return False
+        settings = self._conversation._settings
+        opened = load_state(blob, codec=settings.codec, binding=settings.binding).open
+        return opened is not None and digest8(turn_id) in opened.facts.get(TURN_IDS_FACT, ())
 
     async def _copied(self, run: Run, *, has_ended: bool) -> bool:
         """Follow the run of the same message in another process. False if there is no run."""
@@ -211,9 +293,12 @@ class RunDriver:
         if is_marked(snapshot):
             await self._conversation.update(metadata=GOES_ON)
 
-    async def _is_stopped(self) -> bool:
+    async def _is_stopped(self, turn_ref: str = "") -> bool:
+        """True if the newest stored turn is stopped, and is that of this `turn_ref`, if one is given."""
         snapshot = await self._conversation.snapshot()
-        if left_by(snapshot) != "stopped":
+        if snapshot is None or left_by(snapshot) != "stopped":
+            return False
+        if turn_ref and turn_ref != newest_ref(snapshot):
             return False
         await self.remember_stop()  # the turn that has begun takes away that it failed with the stop
         return True

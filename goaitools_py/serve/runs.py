@@ -144,6 +144,7 @@ class Run:
         self._written: dict[tuple[str, bool], _Written] = {}
         self._news = asyncio.Event()
         self._begun = asyncio.Event()
+        self._has_news = False
 
     @property
     def is_good(self) -> bool:
@@ -171,18 +172,18 @@ class Run:
         self.events.append(event)
         self._wake()
         if not isinstance(event, TurnStarted):
-            self._begun.set()
+            self._begin()
 
     def finish(self) -> None:
         """Say that the end comes next; `error` and `was_stopped` have their final values."""
         self.is_ending = True
-        self._begun.set()
+        self._begin()
         self._wake()
 
     def end(self) -> None:
         """Say that nothing more comes."""
         self.is_over, self.turn = True, None
-        self._begun.set()
+        self._begin()
         self._wake()
 
     @property
@@ -219,8 +220,16 @@ class Run:
             await other.news_within(None)
 
     async def begun(self) -> None:
-        """Wait until there is something to send, or an error instead of it."""
+        """Wait until there is something to send, or an error instead of it, or another turn is awaited."""
         await self._begun.wait()
+
+    def waits_long(self) -> None:
+        """Say that this run waits for another turn: its listeners get comments until there is more."""
+        self._begun.set()
+
+    def _begin(self) -> None:
+        self._has_news = True
+        self._begun.set()
 
     async def over(self) -> None:
         """Wait for the end."""
@@ -239,7 +248,7 @@ class Run:
 
     def frames(self, front: FrontEnd, *, goes_on: bool = False) -> list[bytes]:
         """Give everything so far in a front end's format."""
-        if not self._begun.is_set():
+        if not self._has_news:
             return []  # the pieces from before may still come
         kind = (front.name, goes_on)
         written = self._written.get(kind)

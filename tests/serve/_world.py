@@ -100,6 +100,7 @@ class World:
         backend: ScriptedBackend | None = None,
         keep_branches: bool = False,
         compact: Any = "turn",
+        gate: Any = "reject",
         **fields: Any,
     ) -> None:
         self.held = asyncio.Event()
@@ -144,6 +145,7 @@ class World:
             allowed_hosts=allowed_hosts,
             keep_branches=keep_branches,
             compact=compact,
+            gate=gate,
         )
 
     def twin(self, relay: Relay | None, **how: Any) -> ServeApp:

@@ -89,9 +89,9 @@ class KeptTurn:
             steers=steers,
             marks_waiting=settings.marks_waiting,
         )
-        # A turn of another kind cannot answer for this one: with a requested type or an edit it waits.
-        is_plain = plan.output is None and not self._edits
-        hands_over = steers and plan.messages and not plan.resume and is_plain
+        # A turn of another kind cannot answer for this one: with a requested type it waits. So does an edit.
+        is_plain = not plan.resume and plan.output is None and not self._edits
+        hands_over = steers and plan.messages and is_plain
         self._steering = Steering(self._row) if hands_over else None
         self._engine: TurnEngine | FallbackTurn | None = None
         self._appended: tuple[Message, ...] = ()

@@ -163,7 +163,8 @@ const Cards = (page, decide, stick, edit) => {
       message.speaker || message.role !== "user" ? h("div", { className: "who" }, message.speaker || message.role) : h("h2", { className: "unseen" }, "You"),
       message.files && message.files.length ? h("div", { className: "files" }, message.files.map(fileNode)) : null,
       message.text ? h("div", { className: "text", dir: "auto" }, message.text) : null,
-      message.role === "user" && message.id !== "sending" ? h("div", { className: "after" }, h("button", { type: "button", className: "quiet small", onclick: () => edit(message) }, "Edit")) : null);
+      message.waits ? h("small", { className: "dim" }, "Waits until the model can read it.") : null,
+      message.role === "user" && message.id !== "sending" && !message.waits ? h("div", { className: "after" }, h("button", { type: "button", className: "quiet small", onclick: () => edit(message) }, "Edit")) : null);
   }
 
   return { blockNode, blocksOf, saidNode };

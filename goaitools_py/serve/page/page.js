@@ -9,12 +9,13 @@
   // ------------------------------------------------------------------------------------------- state
 
   const page = {
-    about: { model: "", simulated: false, read_only: false, hints: [], body_bytes: 1e6 },
+    about: { model: "", simulated: false, read_only: false, steers: false, hints: [], body_bytes: 1e6 },
     rows: [],
     name: null, // the conversation that is shown
     view: null, // what the server has told of it
     live: null, // the reply that comes: {id, pieces, abort}
     sending: null, // what was said and is not in the history yet
+    typed: [], // said while a turn runs, without an answer: {id, text, files, before, abort}
     decisions: Object.create(null), // answers to calls that wait, by call id: any text, also "constructor"
     files: [],
     editing: null, // the message of the user that the next one replaces
@@ -22,6 +23,7 @@
     opened: 0, // counts opens: an answer to an older one is dropped
   };
   const nodes = new Map(); // message id -> {json, node}
+  const MOST_TYPED = 3; // each has one of six connections
   const tabs = "BroadcastChannel" in window ? new BroadcastChannel("goaitools") : null;
 
   class Problem extends Error {
@@ -108,6 +110,7 @@
     const messages = view.messages.filter((one) => !live || one.id !== live.id);
     if (page.sending) messages.push({ id: "sending", role: "user", ...page.sending });
     if (live) messages.push({ id: live.id || "live", role: "assistant", pieces: live.pieces });
+    for (const { id, text, files } of page.typed.filter((one) => said(one.text) <= one.before)) messages.push({ id, role: "user", text, files, waits: true });
     const column = log.firstElementChild && log.firstElementChild.classList.contains("wide") ? log.firstElementChild : h("div", { className: "wide" });
     if (!column.parentNode) log.replaceChildren(column);
     const wanted = [];
@@ -171,6 +174,8 @@
   const isRunning = () => page.view.turn_status === "running";
   // Something waits that nobody runs: a turn that a server left, or a message that a program has added.
   const isWaiting = () => page.view.turn_status === "waiting";
+  const said = (text) => page.view.messages.filter((one) => one.role === "user" && one.text === text).length;
+  const canType = () => !page.live || (page.about.steers && page.typed.length < MOST_TYPED);
   const questionOf = (id) => page.view.messages.filter((one) => one.role === "user" && one.id.startsWith(`${id}u`)).pop();
 
   function emptyNode() {
@@ -184,7 +189,7 @@
     const { view, error, live } = page;
     const last = view.messages[view.messages.length - 1];
     const isStopped = view.turn_status === "stopped";
-    const isLeft = !live && last && (isUnfinished() || isStopped || isWaiting());
+    const isLeft = !live && !page.typed.length && last && (isUnfinished() || isStopped || isWaiting());
     if (!error && !isLeft) return [];
     const text = error ? error.text : isStopped ? "You stopped the last turn." : view.status === "failed" ? `The last turn failed (${view.failure || "unknown error"}).`
       : isWaiting() && last.role === "user" ? "A message waits for an answer." : "The last turn is not finished.";
@@ -210,9 +215,9 @@
     $("form").hidden = about.read_only;
     $("skip").href = about.read_only ? "#log" : "#say";
     $("stop").hidden = !isRunning;
-    $("send").hidden = isRunning;
+    $("send").hidden = isRunning && !(canType() && (say.value.trim() || page.files.length));
     const isEdit = Boolean(page.editing);
-    $("send").disabled = isRunning || (waiting().length > 0 && !isEdit);
+    $("send").disabled = !canType() || (waiting().length > 0 && !isEdit);
     $("model").textContent = isEdit ? "Replaces your message, and everything after it." : waiting().length ? "Answer the call above first." : plain(about.model || view.model);
     $("noedit").hidden = !isEdit;
     $("rename").hidden = $("delete").hidden = about.read_only || view.version === null;
@@ -245,10 +250,14 @@
         const fields = Object.fromEntries(frame.split("\n").filter((line) => line.includes(": ")).map((line) => [line.slice(0, line.indexOf(": ")), line.slice(line.indexOf(": ") + 2)]));
         if (!fields.event) continue;
         const data = JSON.parse(fields.data || "{}");
-        if (fields.event === "started") live.id = data.turn;
+        if (fields.event === "started") {
+          live.id = data.turn;
+          if (live.begun) live.begun();
+        }
         else if (["done", "stopped", "error"].includes(fields.event)) {
           end = fields.event;
-          if (end === "error") page.error = { text: data.title };
+          live.error = data.title;
+          if (end === "error" && !live.begun) page.error = { text: data.title };
         } else add(live.pieces, { type: fields.event, ...data });
         if (page.live === live) drawSoon();
       }
@@ -348,6 +357,31 @@
     }
   }
 
+  // Says something while a turn runs. That turn, or one of its own, shows the reply: here only the end counts.
+  async function type(text, files, id = freshId()) {
+    const name = page.name, same = [page.sending, ...page.typed].filter((one) => one && one.text === text).length;
+    const typed = { id, text, files, before: said(text) + same, abort: new AbortController() };
+    page.typed.push(typed);
+    draw();
+    const sink = { pieces: [], id: null, begun: () => { if (!page.live && page.name === name) refresh().catch(() => {}); } };
+    let wrong = null;
+    try {
+      const answer = await ask("POST", api(name, "/turns"), { ...partsOf(text, files), turn_id: id }, { stream: true, signal: typed.abort.signal });
+      if ((await read(answer, sink)) === "error") wrong = sink.error;
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      wrong = error.message;
+    }
+    page.typed = page.typed.filter((one) => one !== typed);
+    if (page.name !== name) return;
+    if (!page.live) await refresh().catch(() => {});
+    if (wrong !== null) {
+      if (!page.view.messages.some((one) => one.role === "user" && one.text === text) && !say.value && !page.files.length) { say.value = text; page.files = files; grow(); }
+      page.error = { text: `Not answered. ${wrong}` };
+    }
+    draw();
+  }
+
   // Has a reply written again, or goes on with a turn that has none ("").
   async function again(replyId, question) {
     const name = page.name;
@@ -402,8 +436,9 @@
   async function open(name) {
     const number = ++page.opened;
     if (page.live) page.live.abort.abort();
+    for (const one of page.typed) one.abort.abort();
     const isOther = page.name !== name;
-    Object.assign(page, { name, live: null, sending: null, decisions: Object.create(null), error: null, editing: null });
+    Object.assign(page, { name, live: null, sending: null, typed: [], decisions: Object.create(null), error: null, editing: null });
     if (isOther) { nodes.clear(); page.files = []; log.replaceChildren(); isLow = true; }
     let view;
     try {
@@ -562,12 +597,13 @@
   function submit() {
     const text = say.value.trim();
     const { files, editing } = page;
-    if (page.live || !page.view || (waiting().length && !editing) || (!text && !files.length)) return;
+    if (!canType() || !page.view || (waiting().length && !editing) || (!text && !files.length)) return;
     say.value = "";
     page.files = [];
     grow();
     isLow = true;
-    send(text, files, freshId(), editing);
+    if (page.live) type(text, files);
+    else send(text, files, freshId(), editing);
   }
 
   // Takes files into the message box. One that cannot be sent stays out, and the page says which and why.
@@ -598,7 +634,7 @@
   const closeMenu = () => { $("side").classList.remove("open"); $("menu").setAttribute("aria-expanded", "false"); };
 
   $("form").addEventListener("submit", (event) => { event.preventDefault(); submit(); });
-  say.addEventListener("input", grow);
+  say.addEventListener("input", () => { grow(); if (page.live) drawBars(); });
   say.addEventListener("keydown", (event) => { if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); submit(); } });
   say.addEventListener("paste", (event) => { if (event.clipboardData.files.length) { event.preventDefault(); attach([...event.clipboardData.files]).catch(failed); } });
   $("attach").addEventListener("click", () => $("file").click());

@@ -33,9 +33,9 @@ from ...frontends import PLAIN_JSON, AskError
 from ...frontends.plain import pending_of
 from ...history.export import import_state
 from ...history.info import inspect_state
-from ...stores.base import AsyncListing, AsyncStore
+from ...stores.base import AsyncLeasing, AsyncListing, AsyncStore
 from .. import Caller, ServeLimits, serve
-from ..app import place_of_parts
+from ..app import ServeGate, place_of_parts
 from ..guard import COOKIE, SCRIPTS, Guard, cookie_of
 from ..history_view import shown_pending
 from ..http import Handler, guarded, json_response, no_content, probes, problem_response, read_body
@@ -90,6 +90,7 @@ def page_app(
     limits: ServeLimits = _LIMITS,
     lease_ttl: float = 10.0,
     parts: PartsPlace | None = None,
+    gate: ServeGate | None = None,
 ) -> Starlette:
     """Make the application. Its address must be the root of its host.
 
@@ -101,8 +102,10 @@ def page_app(
         limits: As for `serve`.
         lease_ttl: As for `serve`.
         parts: As for `serve`.
+        gate: As for `serve`. None: "steer" if the store has leases.
     """
-    return _Page(chat, store, settings, binding, limits, lease_ttl, place_of_parts(store, parts)).app
+    gate = gate or ("steer" if isinstance(store, AsyncLeasing) else "reject")
+    return _Page(chat, store, settings, binding, limits, lease_ttl, place_of_parts(store, parts), gate).app
 
 
 @cache
@@ -140,12 +143,13 @@ class _Page:
         limits: ServeLimits,
         lease_ttl: float,
         parts: PartsPlace,
+        gate: ServeGate,
     ) -> None:
         self._chat, self._store, self._settings = chat, store, settings
         self._binding, self._limits, self._parts = binding, limits, parts
-        self._serve = serve(
-            chat, store, key=self._caller, frontends=(), limits=limits, lease_ttl=lease_ttl, parts=parts
-        )
+        self._steers = gate == "steer"
+        how: dict[str, Any] = {"limits": limits, "lease_ttl": lease_ttl, "parts": parts, "gate": gate}
+        self._serve = serve(chat, store, key=self._caller, frontends=(), **how)
         one = "/conversations/{name}"
         self.app = Starlette(
             routes=[
@@ -213,6 +217,7 @@ class _Page:
                 "model": settings.model,
                 "simulated": settings.is_simulated,
                 "read_only": settings.read_only,
+                "steers": self._steers,
                 "hints": list(settings.hints),
                 "body_bytes": self._limits.body_bytes,
             }

@@ -89,6 +89,48 @@ const scenarios = {
     await page.close();
   },
 
+  // What is typed while a reply comes is shown as waiting. The turn that runs reads it, and then it has its place.
+  async type_on() {
+    const page = await opened("typing");
+    await say(page, "look typing");
+    await seen(page, "Let me see.");
+    await ask("inside", "typing");
+    await say(page, "count");
+    await seen(page, "Waits until the model can read it.");
+    expect((await page.locator("#say").inputValue()) === "", "an empty box");
+    await checked(page, "typed");
+    await ask("release", "typing");
+    await seen(page, "This is reply 1.");
+    await settled(page);
+    expect(await page.getByText("Waits until").count() === 0, "nothing that waits");
+    const said = await page.locator(".said > .text").allTextContents();
+    expect(said.join() === "look typing,count", `both messages once, not ${said}`);
+    expect(await page.locator("#log .reply").count() === 1, "one reply");
+    await page.reload();
+    await seen(page, "This is reply 1.");
+    expect((await page.locator(".said > .text").allTextContents()).join() === "look typing,count", "the same after a reload");
+    await page.close();
+  },
+
+  // The turn was stopped before it could read the message: the message gets a turn of its own, which the page shows.
+  async type_on_too_late() {
+    const page = await opened("late");
+    await say(page, "look late");
+    await seen(page, "Let me see.");
+    await ask("inside", "late");
+    await say(page, "look afterwards");
+    await seen(page, "Waits until the model can read it.");
+    await page.locator("#stop").click();
+    await ask("inside", "afterwards");
+    await page.locator(".reply[aria-busy=true]").waitFor();
+    await ask("release", "afterwards");
+    await seen(page, "Done: seen afterwards");
+    await settled(page);
+    expect((await page.locator(".said > .text").allTextContents()).join() === "look late,look afterwards", "both messages");
+    expect(await page.locator("#log .reply").count() === 2, "two replies");
+    await page.close();
+  },
+
   async code_is_code() {
     const page = await opened("code");
     await say(page, "code");

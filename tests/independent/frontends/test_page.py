@@ -39,7 +39,8 @@ ROOT = HERE.parents[2]
 
 TOKEN = "a token of this test"
 SCENARIOS = (
-    "type_and_stream", "code_is_code", "copy_of_code", "edit_a_message", "edit_while_a_call_waits",
+    "type_and_stream", "type_on", "type_on_too_late", "code_is_code", "copy_of_code",
+    "edit_a_message", "edit_while_a_call_waits",
     "rename_and_delete", "approve", "approve_after_a_reload", "deny_and_approve", "parallel",
     "approve_while_the_provider_fails", "reload_in_mid_reply", "a_title_after_the_page_was_closed",
     "odd_addresses", "stop", "stop_and_reload",
@@ -253,4 +254,4 @@ def test_a_person_uses_the_page(told: dict[str, Any]) -> None:
     assert tuple(told["scenarios"]) == SCENARIOS
     assert told["console"] == []
     assert {name: found for name, found in told["axe"].items() if found} == {}
-    assert len(told["axe"]) == 20
+    assert len(told["axe"]) == 22

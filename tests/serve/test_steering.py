@@ -1,0 +1,289 @@
+"""With `gate="steer"` one may type on while it answers: the turn that runs reads the message."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from goaitools_py import AsyncChat, tool
+from goaitools_py.backends.base import BackendError
+from goaitools_py.serve import MemoryRelay, ServeLimits, serve
+from goaitools_py.stores import AsyncMemoryStore
+from goaitools_py.testing import Calls, ScriptedBackend
+
+from ._world import World, asynchronous, said
+
+HALL = "/conversations/hall"
+TURNS = f"{HALL}/turns"
+CURRENT = f"{TURNS}/current"
+LOOK = Calls([("look", {"at": "door"})], text="Hm.")
+REFUSED = BackendError("no", status=400, body=b'{"error": {"message": "no"}}')
+WIRES = ("openai", "openai-responses", "anthropic")
+
+
+def world_of(*steps: Any, **fields: Any) -> World:
+    """A server that steers."""
+    return World(*steps, gate="steer", **fields)
+
+
+async def waiting(world: World, *texts: str) -> None:
+    """Wait until these messages of the user are stored."""
+    while True:
+        found = (await world.ask("GET", f"{HALL}/messages"))[1]
+        shown = [one["text"] for one in found if one["role"] == "user"]
+        if all(text in shown for text in texts):
+            return
+        await asyncio.sleep(0)
+
+
+async def users(world: World) -> list[str]:
+    """The stored messages of the user, in order."""
+    return [one["text"] for one in (await world.ask("GET", f"{HALL}/messages"))[1] if one["role"] == "user"]
+
+
+def kinds(events: list[tuple[str, Any]]) -> list[str]:
+    """The names of events, without texts."""
+    return [name for name, _ in events if name != "text"]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@asynchronous
+async def test_both_requests_get_the_turn_that_read_both_messages(wire: str) -> None:
+    """As JSON, and as the same stream from its beginning. A redelivery is no second message."""
+    backend = ScriptedBackend(LOOK, "Done.", wire=wire)
+    world = world_of(backend=backend)
+    async with world.stream("POST", TURNS, said()) as first:
+        await world.is_inside.wait()
+        second = asyncio.create_task(world.ask("POST", TURNS, said("And the window?", "m2")))
+        again = asyncio.create_task(world.ask("POST", TURNS, said("And the window?", "m2")))
+        await waiting(world, "And the window?")
+        async with asyncio.TaskGroup() as group:
+            stream = group.create_task(streamed(world, said("And the roof?", "m3")))
+            await waiting(world, "And the roof?")
+            world.held.set()
+        events = await first.events()
+
+    status, answer = await second
+    assert (status, answer["text"], answer["turn"]) == (200, "Done.", "ada/hall-1")
+    assert {**(await again)[1], "duplicate": 0} == {**answer, "duplicate": 0}
+    assert [event[0] for event in stream.result()] == [event[0] for event in events]
+    assert stream.result()[-1][1]["text"] == "Done."
+    assert kinds(events) == ["started", "tool_call", "tool_result", "done"]
+    assert await users(world) == ["Hello", "And the window?", "And the roof?"]
+    assert len(backend.requests) == 2
+    for id, text in (("m2", "And the window?"), ("m1", "Hello"), ("m3", "And the roof?")):
+        assert (await world.ask("POST", TURNS, said(text, id)))[1]["text"].endswith("Done.")
+    assert (await world.ask("POST", TURNS, said("Else", "m2")))[0] == 409
+    assert await users(world) == ["Hello", "And the window?", "And the roof?"]
+
+
+async def streamed(world: World, body: Any) -> list[tuple[str, Any]]:
+    """Say something, and read the stream to its end."""
+    async with world.stream("POST", TURNS, body) as answer:
+        assert answer.status == 200
+        return await answer.events()
+
+
+@asynchronous
+async def test_the_second_stream_is_live() -> None:
+    """It begins as soon as the provider has taken the message: the turn still runs. It is the first stream,
+    with the same ids, so that a reconnect goes on in it."""
+    released = asyncio.Event()
+
+    @tool
+    async def climb() -> str:
+        """Climb, until the second page has seen the call."""
+        await released.wait()
+        return "up"
+
+    world = world_of(LOOK, Calls([("climb", {})]), "Done.", more_tools=[climb])
+    async with world.stream("POST", TURNS, said()) as first:
+        await world.is_inside.wait()
+        async with world.stream("POST", TURNS, said("Well?", "m2")) as second:
+            await waiting(world, "Well?")
+            world.held.set()
+            seen = []
+            async for event in second:
+                seen.append(event)
+                if event[1].get("name") == "climb":
+                    released.set()
+        assert seen == await first.events()
+    assert kinds(seen) == ["started", *["tool_call", "tool_result"] * 2, "done"]
+
+
+@asynchronous
+async def test_without_the_gate_it_is_refused() -> None:
+    world = World(LOOK, "Done.")
+    async with world.stream("POST", TURNS, said()):
+        await world.is_inside.wait()
+        assert (await world.ask("POST", TURNS, said("Else", "m2")))[0] == 409
+        world.held.set()
+
+
+@asynchronous
+async def test_a_message_that_came_too_late_gets_a_turn_of_its_own() -> None:
+    """The provider refused it in the turn that ran. Its stream is that of its own turn."""
+    world = world_of(LOOK, REFUSED, "Done.", "Yes.")
+    async with world.stream("POST", TURNS, said()) as first:
+        await world.is_inside.wait()
+        async with asyncio.TaskGroup() as group:
+            second = group.create_task(streamed(world, said("And?", "m2")))
+            await waiting(world, "And?")
+            world.held.set()
+        assert (await first.events())[-1][1]["text"].endswith("Done.")
+
+    assert second.result()[0][1]["turn"] == "ada/hall-2"
+    assert second.result()[-1][1]["text"] == "Yes."
+    assert await users(world) == ["Hello", "And?"]
+    async with world.stream("GET", CURRENT) as current:
+        assert await current.events() == second.result()
+
+
+@pytest.mark.parametrize("at_twin", [False, True])
+@asynchronous
+async def test_a_stop_ends_the_turn_that_has_both_messages(at_twin: bool) -> None:
+    """No model is asked again, although the second request waited for its turn, here or at another worker."""
+    inside, released = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def climb() -> str:
+        """Climb, for ever."""
+        inside.set()
+        await released.wait()
+        raise AssertionError
+
+    world = world_of(LOOK, Calls([("climb", {})]), "Unused.", more_tools=[climb])
+    other = world_of(store=world.store, backend=world.backend, more_tools=[climb]) if at_twin else world
+    async with world.stream("POST", TURNS, said()) as first:
+        await world.is_inside.wait()
+        async with other.stream("POST", TURNS, said("And?", "m2")) as second:
+            await waiting(world, "And?")
+            world.held.set()
+            await inside.wait()
+            assert await world.ask("DELETE", CURRENT) == (200, {"stopped": True})
+            assert kinds(await first.events())[-1] == "stopped"
+            assert kinds(await second.events())[-1] == "stopped"
+    while other.app._hub._tasks:
+        await asyncio.sleep(0.01)
+
+    assert len(world.backend.requests) == 2
+    assert (await world.ask("GET", HALL))[1]["turn_status"] == "stopped"
+    assert await users(world) == ["Hello", "And?"]
+
+
+@asynchronous
+async def test_a_stop_before_the_message_is_read_leaves_it_a_turn_of_its_own() -> None:
+    """The user has said it since, and no reply to it was stopped."""
+    world = world_of(LOOK, "Own.")
+    async with world.stream("POST", TURNS, said()):
+        await world.is_inside.wait()
+        async with world.stream("POST", TURNS, said("And?", "m2")) as second:
+            await waiting(world, "And?")
+            assert await world.ask("DELETE", CURRENT) == (200, {"stopped": True})
+            assert (await second.events())[-1][1]["text"] == "Own."
+    assert await users(world) == ["Hello", "And?"]
+    assert (await world.ask("GET", HALL))[1]["turn_status"] == "none"
+
+
+@asynchronous
+async def test_an_edit_or_an_answer_does_not_steer() -> None:
+    world = world_of("Hi.", LOOK, "Done.")
+    await world.ask("POST", TURNS, said())
+    async with world.stream("POST", TURNS, said("Look", "m2")) as first:
+        await world.is_inside.wait()
+        edit = said("Other", "m3", edit="m1")
+        assert (await world.ask("POST", TURNS, edit))[0] == 409
+        again = said("Hello", "m4", again="ada/hall-1")
+        assert (await world.ask("POST", TURNS, again))[0] == 409
+        world.held.set()
+        await first.body()
+    assert await users(world) == ["Hello", "Look"]
+
+
+@pytest.mark.parametrize("has_relay", [False, True])
+@asynchronous
+async def test_a_message_to_another_worker_steers_too(has_relay: bool) -> None:
+    """Its client gets the turn at its end."""
+    relay = MemoryRelay() if has_relay else None
+    world = world_of(LOOK, "Done.", relay=relay)
+    twin = World(store=world.store, gate="steer", relay=MemoryRelay() if has_relay else None)
+    async with world.stream("POST", TURNS, said()) as first:
+        await world.is_inside.wait()
+        async with asyncio.TaskGroup() as group:
+            second = group.create_task(streamed(twin, said("And?", "m2")))
+            await waiting(world, "And?")
+            async with twin.stream("GET", CURRENT) as current:
+                world.held.set()
+                await first.body()
+                assert (await current.events())[-1][1]["text"].endswith("Done.")
+    assert second.result()[-1][1]["text"].endswith("Done.")
+    assert second.result()[0][1]["turn"] == "ada/hall-1"
+    assert twin.backend.requests == []
+    assert await users(world) == ["Hello", "And?"]
+
+
+@asynchronous
+async def test_front_ends_steer() -> None:
+    """Each in its format: the AI SDK and AG-UI."""
+    for front, body in (
+        ("aisdk", {"id": "hall", "messages": [
+            {"id": "m2", "role": "user", "parts": [{"type": "text", "text": "And?"}]}]}),
+        ("agui", {"threadId": "hall", "runId": "r2", "state": {}, "tools": [], "context": [],
+            "forwardedProps": {}, "messages": [{"id": "m2", "role": "user", "content": "And?"}]}),
+    ):  # fmt: skip
+        world = world_of(LOOK, "Done.")
+        async with world.stream("POST", TURNS, said()) as first:
+            await world.is_inside.wait()
+            async with asyncio.TaskGroup() as group:
+                second = group.create_task(raw(world, f"/{front}", body))
+                await waiting(world, "And?")
+                world.held.set()
+            await first.body()
+        assert b"Done." in second.result()
+        assert await users(world) == ["Hello", "And?"]
+        assert len(world.backend.requests) == 2
+
+
+async def raw(world: World, path: str, body: Any) -> bytes:
+    """The body of a stream."""
+    async with world.asked("POST", path, body) as answer:
+        assert answer.status == 200
+        return await answer.body()
+
+
+@asynchronous
+async def test_a_server_that_stops_loses_no_message() -> None:
+    """Both turns are cut off, and the next server goes on."""
+    world = world_of(LOOK, "Done.", limits=ServeLimits(grace_seconds=0))
+    second = said("And?", "m2")
+    async with world.app.running(), world.stream("POST", TURNS, said()), world.stream("POST", TURNS, second):
+        await world.is_inside.wait()
+        await waiting(world, "And?")
+    after = World("Later.", "More.", store=world.store, gate="steer")
+    after.held.set()
+    async with after.app.running():
+        async with after.stream("POST", CURRENT) as answer:
+            assert answer.status == 200
+            await answer.body()
+        answer_again = (await after.ask("POST", TURNS, said("And?", "m2")))[1]
+    assert answer_again["text"]
+    assert await users(after) == ["Hello", "And?"]
+
+
+def test_what_the_gate_needs() -> None:
+    """A store with leases."""
+    chat: Any = AsyncChat(ScriptedBackend())
+
+    class Plain:
+        async def load(self, key: str) -> Any: ...
+
+        async def save(self, key: str, blob: bytes, *, expected: int | None) -> int: ...
+
+    with pytest.raises(TypeError, match="leases"):
+        serve(chat, Plain(), key=World.whose, gate="steer")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="needs a store"):
+        serve(chat, None, key=World.whose, gate="steer")  # type: ignore[call-overload]
+    with pytest.raises(ValueError, match="'reject' or 'steer'"):
+        serve(chat, AsyncMemoryStore(), key=World.whose, gate="queue")  # type: ignore[call-overload]
