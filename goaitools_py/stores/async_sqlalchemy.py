@@ -52,6 +52,8 @@ class AsyncSQLAlchemyStore(AsyncSQLStore):
         prepare: Whether PostgreSQL prepares statements. None: as the engine says; over psycopg not if a
             pooler, such as PgBouncer, is in between. Over asyncpg give False if there is one, before the
             engine has connections.
+        ttl: Seconds after its last save until the store forgets a conversation; None: never. The clock of
+            this process tells. The row stays in the table, see `goaitools store prune`.
     """
 
     if True:  # ASYNC
@@ -64,6 +66,7 @@ class AsyncSQLAlchemyStore(AsyncSQLStore):
         table: str = "goaitools_state",
         schema: str | None = None,
         prepare: bool | None = None,
+        ttl: float | None = None,
     ) -> None:
         self._dialect = known_dialect(engine, "AsyncSQLAlchemyStore")
         inner = inner_engine(engine)
@@ -71,7 +74,7 @@ class AsyncSQLAlchemyStore(AsyncSQLStore):
         self._waits = waits_of(inner)
         self._preparing = Preparing(inner, prepare)
         self._engine = engine
-        self._steps = steps_of(self._dialect, table, schema)
+        self._steps = steps_of(self._dialect, table, schema, ttl)
 
     @property
     def longest_wait(self) -> float:

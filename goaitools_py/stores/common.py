@@ -23,6 +23,7 @@ __all__ = [
     "after_prefix",
     "as_ms",
     "as_time",
+    "aside_range",
     "bad_cursor",
     "check_key",
     "check_lifetime",
@@ -125,6 +126,11 @@ def is_listed(key: str, prefix: str) -> bool:
     """
     of, end = key[:-_END_LENGTH], key[-_END_LENGTH:]
     return not of or _SET_ASIDE.fullmatch(end) is None or prefix.startswith(f"{of}.unreadable.")
+
+
+def aside_range(key: str) -> tuple[str, str]:
+    """The first key of bytes that a conversation has set aside, and a key behind the last one."""
+    return f"{key}.unreadable.", f"{key}.unreadable/"
 
 
 def check_ttl(ttl: float) -> float:

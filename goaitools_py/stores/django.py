@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from asgiref.sync import sync_to_async
@@ -24,7 +24,9 @@ from .base import RowFacts, Stored, StoredKey, StoredPage
 from .common import (
     after_prefix,
     as_micro,
+    aside_range,
     check_key,
+    check_lifetime,
     check_page,
     conflict,
     is_listed,
@@ -83,10 +85,15 @@ class DjangoStore:
         model: A subclass of `goaitools_py.integrations.django.AbstractConversation`.
         using: The database's alias; by default the one that the routers name for writing, since a replica
             may lag behind the version that a save compares with.
+        ttl: Seconds after its last save until the store forgets a conversation; None: never. The clock of
+            this process tells. The row stays in the table, and a new conversation takes it over.
     """
 
-    def __init__(self, model: type[ConversationModel], *, using: str | None = None) -> None:
+    def __init__(
+        self, model: type[ConversationModel], *, using: str | None = None, ttl: float | None = None
+    ) -> None:
         _check_model(model, "DjangoStore")
+        self._ttl = None if ttl is None else timedelta(seconds=check_lifetime(ttl))
         self._model = model
         self._using = using
 
@@ -126,6 +133,13 @@ class DjangoStore:
             row.save(using=rows.db, force_insert=True)
             version: int = row.version
         except IntegrityError as exc:
+            if self._ttl is not None:
+                # Rows that refer to a forgotten row may forbid that it is deleted, so it is changed.
+                version = new_version(None)
+                columns = {**self._model.columns(key, blob), **described, "stop_requested": False}
+                old = self._forgotten(rows.db, self._ttl).filter(key=key)
+                if old.update(blob=blob, version=version, updated_at=timezone.now(), **columns):
+                    return version
             if rows.filter(key=key).exists():
                 found = conflict(None).because_of(exc)
                 raise found from found.__cause__
@@ -148,6 +162,10 @@ class DjangoStore:
         """Delete the entry under `key`, and the rows that refer to it. False if there was no entry."""
         check_key(key)
         with self._rows() as rows, transaction.atomic(using=rows.db):
+            if self._ttl is not None:
+                aside, end = aside_range(key)
+                its_own = Q(key=key) | Q(key__gte=aside, key__lt=end)
+                self._forgotten(rows.db, self._ttl).filter(its_own).delete()
             row = rows.filter(key=key)
             if (
                 expected is not None
@@ -208,7 +226,8 @@ class DjangoStore:
     def _rows(self) -> Iterator[Any]:
         alias = self._using or router.db_for_write(self._model)
         try:
-            yield self._model._base_manager.using(alias)
+            rows = self._model._base_manager.using(alias)
+            yield rows if self._ttl is None else rows.filter(updated_at__gt=timezone.now() - self._ttl)
         except Error as exc:
             connections[alias].close_if_unusable_or_obsolete()  # the next call connects anew
             if getattr(exc.__cause__, "sqlstate", None) == "40001":  # PostgreSQL above READ COMMITTED
@@ -219,15 +238,20 @@ class DjangoStore:
             failed = unavailable(f"Django's database {alias!r}", exc)
             raise failed from failed.__cause__
 
+    def _forgotten(self, alias: str, ttl: timedelta) -> Any:
+        return self._model._base_manager.using(alias).filter(updated_at__lte=timezone.now() - ttl)
+
 
 class AsyncDjangoStore:
     """`DjangoStore` for async code. Its calls run in the thread where Django keeps the connection."""
 
     longest_wait = 0.0
 
-    def __init__(self, model: type[ConversationModel], *, using: str | None = None) -> None:
+    def __init__(
+        self, model: type[ConversationModel], *, using: str | None = None, ttl: float | None = None
+    ) -> None:
         _check_model(model, "AsyncDjangoStore")
-        self._store = DjangoStore(model, using=using)
+        self._store = DjangoStore(model, using=using, ttl=ttl)
 
     async def load(self, key: str) -> Stored | None:
         """The blob under `key`, or None."""

@@ -57,11 +57,12 @@ _REMEDY: Final = (
 )
 
 
-def _steps_of(table: str, schema: str | None) -> SQLSteps:
+def _steps_of(table: str, schema: str | None, ttl: float | None) -> SQLSteps:
     """The steps of a store. The first write makes all of its tables."""
     names = [quoted(name, schema) for name in (table, lease_table_name(table), part_table_name(table))]
     made = postgres_tables(names[0], names[1], names[2])
-    return SQLSteps(Statements("postgresql", *names), {"all": [[one] for one in made]})
+    statements = Statements("postgresql", *names, forgets=ttl is not None)
+    return SQLSteps(statements, {"all": [[one] for one in made]}, ttl)
 
 
 def _problem(error: Exception) -> Exception:
@@ -87,6 +88,8 @@ class PostgresStore(SQLStore):
         prepare: Whether statements are prepared in the server. None: not if a pooler, such as PgBouncer, is
             in between; the store looks once. In transaction mode PgBouncer takes them from 1.21 on, with
             ``max_prepared_statements``: then True saves a little.
+        ttl: Seconds after its last save until the store forgets a conversation; None: never. The clock of
+            this process tells. The row stays in the table, see `goaitools store prune`.
     """
 
     def __init__(
@@ -96,11 +99,12 @@ class PostgresStore(SQLStore):
         table: str = "goaitools_state",
         schema: str | None = None,
         prepare: bool | None = None,
+        ttl: float | None = None,
     ) -> None:
         check_pool(pool, "getconn", "PostgresStore")
         self._pool = pool
         self._owned = False
-        self._steps = _steps_of(table, schema)
+        self._steps = _steps_of(table, schema, ttl)
         self._prepare = prepare
         self._timeout = SILENCE
         self._process = OneProcess()
@@ -121,6 +125,7 @@ class PostgresStore(SQLStore):
         table: str = "goaitools_state",
         schema: str | None = None,
         prepare: bool | None = None,
+        ttl: float | None = None,
     ) -> Self:
         """A store with a pool of its own, which `close` closes.
 
@@ -132,6 +137,7 @@ class PostgresStore(SQLStore):
             table: As for the class.
             schema: As for the class.
             prepare: As for the class.
+            ttl: As for the class.
         """
         check_url(url, "PostgresStore")
         try:
@@ -155,7 +161,7 @@ class PostgresStore(SQLStore):
             kwargs=options,
             open=False,
         )
-        store = cls(pool, table=table, schema=schema, prepare=prepare)
+        store = cls(pool, table=table, schema=schema, prepare=prepare, ttl=ttl)
         store._owned, store._timeout = True, timeout
         return store
 
@@ -286,6 +292,7 @@ class AsyncPostgresStore(AsyncSQLStore):
             that it runs where it was prepared; the store looks once. That takes five round trips in place of
             one. A pool that was made with ``statement_cache_size=0`` does not need it: then give False. True:
             the pooler keeps prepared statements.
+        ttl: As for `PostgresStore`.
     """
 
     def __init__(
@@ -295,6 +302,7 @@ class AsyncPostgresStore(AsyncSQLStore):
         table: str = "goaitools_state",
         schema: str | None = None,
         prepare: bool | None = None,
+        ttl: float | None = None,
     ) -> None:
         check_pool(pool, "acquire", "AsyncPostgresStore")
         self._pool = pool
@@ -305,7 +313,7 @@ class AsyncPostgresStore(AsyncSQLStore):
         self._prepared: Callable[[], asyncpg.Pool[Any]] | None = None
         """Makes a pool with prepared statements. None if the store need not look for a pooler any more."""
         self._look: Any = None
-        self._steps = _steps_of(table, schema)
+        self._steps = _steps_of(table, schema, ttl)
         self._process = OneProcess()
 
     @property
@@ -324,6 +332,7 @@ class AsyncPostgresStore(AsyncSQLStore):
         table: str = "goaitools_state",
         schema: str | None = None,
         prepare: bool | None = None,
+        ttl: float | None = None,
     ) -> Self:
         """A store with a pool of its own, which `aclose` closes. Call it while the event loop runs.
 
@@ -335,6 +344,7 @@ class AsyncPostgresStore(AsyncSQLStore):
             table: As for the class.
             schema: As for the class.
             prepare: As for `PostgresStore`. None: the store makes one more connection once, to look.
+            ttl: As for the class.
         """
         check_url(url, "AsyncPostgresStore")
         try:
@@ -353,7 +363,7 @@ class AsyncPostgresStore(AsyncSQLStore):
             **({} if is_fixed else {"target_session_attrs": "read-write"}),
         )
         pool = make() if prepare else make(statement_cache_size=0)
-        store = cls(pool, table=table, schema=schema, prepare=bool(prepare))
+        store = cls(pool, table=table, schema=schema, prepare=bool(prepare), ttl=ttl)
         store._owned, store._timeout = True, timeout
         if prepare is None:
             from asyncio import Lock

@@ -213,14 +213,15 @@ _KNOWN = ("postgresql", "mysql", "mariadb", "sqlite")
 _ATOMIC = {"mysql": "REPEATABLE READ", "mariadb": "REPEATABLE READ", "sqlite": "SERIALIZABLE"}
 
 
-def steps_of(dialect: str, table: str, schema: str | None) -> SQLSteps:
+def steps_of(dialect: str, table: str, schema: str | None, ttl: float | None) -> SQLSteps:
     """The steps of a store."""
     sign = "`" if dialect in ("mysql", "mariadb") else '"'
     names = [
         quoted(name, schema, sign).replace(":", "\\:")  # for `text`, where a colon begins a parameter
         for name in (table, lease_table_name(table), part_table_name(table))
     ]
-    return SQLSteps(Statements(dialect, *names), tables_of(dialect, table, schema))
+    statements = Statements(dialect, *names, forgets=ttl is not None)
+    return SQLSteps(statements, tables_of(dialect, table, schema), ttl)
 
 
 def carry_on(connection: Connection, running: Running[Any], preparing: Preparing) -> None:

@@ -63,16 +63,23 @@ _NOW: Final = {
 class Statements:
     """The statements on the tables of one store.
 
+    With `forgets`, a row that was last saved at the time ``:oldest`` or before is as if it were not there.
+
     Attributes:
+        forgets: Whether the store has a `ttl`.
         is_single: Each step is one statement: it compares, saves, changes parts and ends a lease.
         is_local: The engine is a file, and an error tells that a statement was not done.
         has_clock: The server's clock is used.
         take_over: Takes a lease that has ended; "" if `take` does so.
         find_parts: Fails if there is no table of parts; "" if each save of parts fails then.
+        drop_all_parts: Drops the parts of a conversation, where `replace` does not.
+        evict: Deletes a row that is forgotten, and those of its bytes that were set aside.
     """
 
-    def __init__(self, engine: str, state: str, lease: str, part: str) -> None:
+    def __init__(self, engine: str, state: str, lease: str, part: str, *, forgets: bool = False) -> None:
         """`engine`: as SQLAlchemy names it. The tables: their names, quoted."""
+        self.forgets = forgets
+        self._is_kept = is_kept = " AND updated_at > :oldest" if forgets else ""
         self.is_single = engine == "postgresql"
         self.is_local = engine == "sqlite"
         self.is_mysql = engine in ("mysql", "mariadb")
@@ -85,7 +92,7 @@ class Statements:
 
         # The stop flag is named so that a table of an older layout is found here, before a turn is paid for.
         self._row = f"{blob}, version, updated_at, stop_requested"
-        self.load = f"SELECT {self._row} FROM {state} WHERE {key} = :key"
+        self.load = f"SELECT {self._row} FROM {state} WHERE {key} = :key{is_kept}"
         columns = [blob, *SAVED[1:]]
         ignored = "" if self.is_mysql else " ON CONFLICT DO NOTHING"
         insert = (
@@ -93,10 +100,17 @@ class Statements:
             f" VALUES (:key, {', '.join(f':{name}' for name in SAVED)}){ignored}{returned}"
         )
         sets = ", ".join(f"{column} = :{name}" for column, name in zip(columns, SAVED, strict=True))
-        update = f"UPDATE {state} SET {sets} WHERE {key} = :key AND version = :expected{returned}"
+        update = f"UPDATE {state} SET {sets} WHERE {key} = :key AND version = :expected{is_kept}{returned}"
         self._saves = {True: insert, False: update}
-        self.set_stop = f"UPDATE {state} SET stop_requested = :flag WHERE {key} = :key{returned}"
-        self.stop_requested = f"SELECT stop_requested FROM {state} WHERE {key} = :key"
+        is_old = f"{key} = :key AND updated_at <= :oldest"
+        self._replace = f"UPDATE {state} SET {sets}, stop_requested = 0 WHERE {is_old}{returned}"
+        its_own = f"({key} = :key OR {key} >= :aside AND {key} < :end)"
+        self.evict = f"DELETE FROM {state} WHERE {its_own} AND updated_at <= :oldest{returned}"
+        self.drop_all_parts = f"DELETE FROM {part} WHERE {key} = :key"
+        self.set_stop = f"UPDATE {state} SET stop_requested = :flag WHERE {key} = :key{is_kept}{returned}"
+        self.stop_requested = f"SELECT stop_requested FROM {state} WHERE {key} = :key{is_kept}"
+        has_row = f" AND EXISTS (SELECT 1 FROM {state} WHERE {key} = :key{is_kept})"
+        self._has_kept_row = has_row if forgets else ""
 
         self.find_parts = "" if self.is_single else f"SELECT 1 FROM {part} WHERE 1 = 0"
         # Not INSERT IGNORE, which would also keep silent about a row that is refused for another reason.
@@ -149,21 +163,36 @@ class Statements:
             found = self._chosen[which] = self._saving(*which)
         return found
 
+    def replace(self, *, has_parts: bool, ends_lease: bool, drops: bool) -> str:
+        """The statement that saves in the place of a row that is forgotten. It changes one row, or 0 rows.
+
+        `has_parts`, `ends_lease`: as for `save`. `drops`: for an engine that drops the old parts in the same
+        statement. A new part may have an old one's name. That one stays, since it is not added again.
+        """
+        gone = "NOT name = ANY(CAST(:names AS BYTEA[]))" if drops else ""
+        return self._in_one(self._replace, gone, has_parts, ends_lease)
+
     def _saving(self, is_new: bool, has_parts: bool, ends_lease: bool) -> str:
-        save, part = self._saves[is_new], self._part
-        if not self.is_single or not (has_parts or ends_lease):
+        gone = "name = ANY(CAST(:gone AS BYTEA[]))" if has_parts else ""
+        return self._in_one(self._saves[is_new], gone, has_parts, ends_lease)
+
+    def _in_one(self, save: str, gone: str, has_parts: bool, ends_lease: bool) -> str:
+        """A save with the other changes of its step, where one statement does them. `gone`: the parts to
+        drop."""
+        part = self._part
+        if not self.is_single or not (gone or has_parts or ends_lease):
             return save
         steps = [f"saved AS ({save})"]
+        # The parts as they were when the statement began. They cannot be out of date: a save that has
+        # changed them since has changed the row too, and then this statement changes nothing.
+        if gone:
+            steps.append(f"dropped AS (DELETE FROM {part} WHERE key IN (SELECT key FROM saved) AND {gone})")
         if has_parts:
-            # The parts as they were when the statement began. They cannot be out of date: a save that has
-            # changed them since has changed the version too, and then this statement changes nothing.
-            steps += (
-                f"dropped AS (DELETE FROM {part} WHERE key IN (SELECT key FROM saved)"
-                " AND name = ANY(CAST(:gone AS BYTEA[])))",
+            steps.append(
                 f"added AS (INSERT INTO {part} (key, name, kind, data)"
                 " SELECT saved.key, given.name, given.kind, given.data FROM saved,"
                 " unnest(CAST(:names AS BYTEA[]), CAST(:kinds AS BIGINT[]), CAST(:data AS BYTEA[]))"
-                " AS given (name, kind, data) ON CONFLICT DO NOTHING)",
+                " AS given (name, kind, data) ON CONFLICT DO NOTHING)"
             )
         if ends_lease:
             steps.append(self._ended)
@@ -175,14 +204,15 @@ class Statements:
         asked = "" if kinds is None else f" AND kind IN ({', '.join(str(int(kind)) for kind in kinds)})"
         return (
             f"SELECT {self._row}, NULL AS name, NULL AS kind, NULL AS data"
-            f" FROM {self._state} WHERE {self._key} = :key"
+            f" FROM {self._state} WHERE {self._key} = :key{self._is_kept}"
             " UNION ALL SELECT NULL, NULL, NULL, NULL, name, kind, data"
-            f" FROM {self._part} WHERE {self._key} = :key{asked}"
+            f" FROM {self._part} WHERE {self._key} = :key{asked}{self._has_kept_row}"
         )
 
     def load_parts(self, count: int) -> str:
         """The parts with one of so many names."""
-        return f"SELECT name, kind, data FROM {self._part} WHERE {self._key} = :key AND {self._named(count)}"
+        named = f"{self._key} = :key AND {self._named(count)}"
+        return f"SELECT name, kind, data FROM {self._part} WHERE {named}{self._has_kept_row}"
 
     def drop_parts(self, count: int) -> str:
         """Drops the parts with one of so many names."""
@@ -205,7 +235,7 @@ class Statements:
         bound = f"{key} {'>' if is_after else '>='} :start" + (f" AND {key} < :end" if has_end else "")
         return (
             f"SELECT {key}, version, updated_at, {', '.join(_PLAIN)} FROM {self._state}"
-            f" WHERE {bound} ORDER BY {key} LIMIT :count"
+            f" WHERE {bound}{self._is_kept} ORDER BY {key} LIMIT :count"
         )
 
     def recent(self, *, has_start: bool, has_end: bool, is_before: bool) -> str:
@@ -217,6 +247,8 @@ class Statements:
             bounds.append(f"{key} < :end")
         if is_before:
             bounds.append(f"updated_at <= :at AND (updated_at < :at OR {key} < :before)")
+        if self.forgets:
+            bounds.append("updated_at > :oldest")
         where = f" WHERE {' AND '.join(bounds)}" if bounds else ""
         return (
             f"SELECT {key}, version, updated_at, {', '.join(_PLAIN)} FROM {self._state}{where}"

@@ -13,7 +13,7 @@ into the step.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
@@ -88,10 +88,15 @@ class SQLSteps:
         statements: Its statements.
         tables: The statements that make a table, by its role: "state", "lease" or "part"; by "all" if the
             first write makes every table. Each inner list is one list of commands.
+        ttl: Seconds after its last save until a row is as if it were not there, by the clock that
+            ``updated_at`` is from. None: the statements do not compare times.
     """
 
-    def __init__(self, statements: Statements, tables: Mapping[str, Sequence[Sequence[Any]]]) -> None:
+    def __init__(
+        self, statements: Statements, tables: Mapping[str, Sequence[Sequence[Any]]], ttl: float | None = None
+    ) -> None:
         self._sql = statements
+        self._ttl_ms = 0 if ttl is None else max(1, round(common.check_lifetime(ttl) * 1000))
         self._tables = tables
         self._has_parts = not statements.find_parts
 
@@ -99,12 +104,16 @@ class SQLSteps:
         """A key as a parameter. MySQL compares it with bytes, in any character set of the connection."""
         return key.encode() if self._sql.is_mysql else key
 
+    def _oldest(self) -> dict[str, int]:
+        """The parameter of statements that compare the times of rows."""
+        return {"oldest": _now() - self._ttl_ms} if self._sql.forgets else {}
+
     # ------------------------------------------------------------------------------------- blobs
 
     def load(self, key: str) -> Step[Stored | None]:
         """The blob under `key`, or None."""
         common.check_key(key)
-        rows = yield from self._if_there(self._sql.load, {"key": self._key(key)})
+        rows = yield from self._if_there(self._sql.load, {"key": self._key(key), **self._oldest()})
         return _stored(rows[0]) if rows else None
 
     def save(
@@ -193,34 +202,38 @@ class SQLSteps:
             "key": self._key(key),
             "blob": blob,
             "version": version,
-            "updated_at": common.as_ms(datetime.now(UTC)),
+            "updated_at": _now(),
             **plain_values(facts),
             **more,
         }
+        ways: list[Callable[[], Step[Rows]]] = [lambda: self._made([(statement, values), *then], role)]
         if expected is not None:
-            values["expected"] = expected
-        try:
+            values |= {"expected": expected, **self._oldest()}
+        elif self._sql.forgets:
+            ways.append(lambda: self._replaced(values, then, role))
+        for write in ways:
             try:
-                rows = yield from self._made([(statement, values), *then], role)
-            except StoreUnavailableError as exc:
-                if facts is None or facts.title.isascii() or not is_unwritable(exc.sdk_error):
+                try:
+                    rows = yield from write()
+                except StoreUnavailableError as exc:
+                    if facts is None or facts.title.isascii() or not is_unwritable(exc.sdk_error):
+                        raise
+                    values |= plain_values(ascii_facts(facts))
+                    rows = yield from write()
+            except RefusedError as exc:
+                if exc.lost_race:
+                    raise common.conflict(expected) from None
+                rows = ()
+            except StoreUnavailableError:
+                if self._sql.is_local:
                     raise
-                values |= plain_values(ascii_facts(facts))
-                rows = yield from self._made([(statement, values), *then], role)
-        except RefusedError as exc:
-            if exc.lost_race:
-                raise common.conflict(expected) from None
-            rows = ()
-        except StoreUnavailableError:
-            if self._sql.is_local:
-                raise
-            # The connection may have broken after the statement was sent: look whether it was done.
-            found = yield from self.load(key)
-            if found is None or (found.version, found.blob) != (version, blob):
-                raise
-            return version
-        if rows:
-            return version
+                # The connection may have broken after the statement was sent: look whether it was done.
+                found = yield from self.load(key)
+                if found is None or (found.version, found.blob) != (version, blob):
+                    raise
+                return version
+            if rows:
+                return version
         if expected is None and (yield from self.load(key)) is None:
             raise StoreUnavailableError(
                 "the database refused the row, and not because the key is taken: look at the table's "
@@ -228,19 +241,33 @@ class SQLSteps:
             )
         raise common.conflict(expected)
 
+    def _replaced(self, values: Mapping[str, Any], then: Sequence[Command], role: str) -> Step[Rows]:
+        """Save in the place of a row that is forgotten. The same step drops its parts and its stop flag."""
+        sql, old = self._sql, {**self._oldest(), "names": [], **values}
+
+        def commands(drops: bool) -> list[Command]:
+            statement = sql.replace(has_parts=role == "part", ends_lease="token" in values, drops=drops)
+            drop: Command = (sql.drop_all_parts, {"key": values["key"]})
+            return [(statement, old), *([drop] if drops and not sql.is_single else []), *then]
+
+        try:
+            return (yield commands(drops=True))
+        except NoTableError:  # there is no table of parts
+            return (yield from self._made(commands(drops=False), role))
+
     def load_head(self, key: str, kinds: Collection[int] | None) -> Step[StoredHead | None]:
         """The head and its parts of these kinds (None: all kinds), read in one statement."""
         common.check_key(key)
         if kinds is None or kinds:
             statement = self._sql.load_head(None if kinds is None else sorted(kinds))
             try:
-                rows = yield [(statement, {"key": self._key(key)})]
+                rows = yield [(statement, {"key": self._key(key), **self._oldest()})]
             except NoTableError:
                 pass  # there may be a table of conversations
             else:
                 head = next((row for row in rows if row[1] is not None), None)
                 return None if head is None else _head(head, [row[4:] for row in rows if row[1] is None])
-        rows = yield from self._if_there(self._sql.load, {"key": self._key(key)})
+        rows = yield from self._if_there(self._sql.load, {"key": self._key(key), **self._oldest()})
         return _head(rows[0], ()) if rows else None
 
     def load_parts(self, key: str, names: Collection[bytes]) -> Step[tuple[StoredPart, ...]]:
@@ -251,26 +278,32 @@ class SQLSteps:
         found: list[StoredPart] = []
         for group in groups:
             statement = self._sql.load_parts(len(group))
-            rows = yield from self._if_there(statement, {"key": self._key(key), **group})
+            values = {"key": self._key(key), **group, **self._oldest()}
+            rows = yield from self._if_there(statement, values)
             found += map(_part, rows)
         return tuple(found)
 
     def set_stop(self, key: str, is_wanted: bool) -> Step[bool]:
         """Set or clear the stop flag of a key. False if nothing is stored there."""
         common.check_key(key)
-        values = {"key": self._key(key), "flag": int(is_wanted)}
+        values = {"key": self._key(key), "flag": int(is_wanted), **self._oldest()}
         return bool((yield from self._if_there(self._sql.set_stop, values)))
 
     def stop_requested(self, key: str) -> Step[bool]:
         """The stop flag of a key."""
         common.check_key(key)
-        rows = yield from self._if_there(self._sql.stop_requested, {"key": self._key(key)})
+        rows = yield from self._if_there(self._sql.stop_requested, {"key": self._key(key), **self._oldest()})
         return bool(rows and rows[0][0])
 
     def delete(self, key: str, expected: int | None) -> Step[bool]:
         """Delete the entry under `key`, with `expected` only that version."""
         common.check_key(key)
         values = {"key": self._key(key)}
+        if self._sql.forgets:
+            # Forgotten rows go first: their bytes too must be gone, and they do not count as deleted.
+            aside, end = common.aside_range(key)
+            old = {**values, "aside": self._key(aside), "end": self._key(end), **self._oldest()}
+            yield from self._if_there(self._sql.evict, old)
         if expected is not None:
             values["expected"] = expected
         if (yield from self._if_there(self._sql.delete(compares=expected is not None), values)):
@@ -284,7 +317,7 @@ class SQLSteps:
         common.check_page(prefix, limit, cursor)
         is_after, start = (False, prefix) if cursor is None or cursor < prefix else (True, cursor)
         end = common.after_prefix(prefix)
-        values = {"start": self._key(start), "count": limit + 1}
+        values = {"start": self._key(start), "count": limit + 1, **self._oldest()}
         if end is not None:
             values["end"] = self._key(end)
         statement = self._sql.list(is_after=is_after, has_end=end is not None)
@@ -300,7 +333,7 @@ class SQLSteps:
         """A page of the keys that begin with `prefix`, the one that was saved last first."""
         cursor = common.read_recent(prefix, limit, before)
         end = common.after_prefix(prefix)
-        values: dict[str, Any] = {"count": limit + 1}
+        values: dict[str, Any] = {"count": limit + 1, **self._oldest()}
         if prefix:
             values["start"] = self._key(prefix)
         if end is not None:
@@ -428,6 +461,11 @@ class SQLSteps:
                 raise
             # The answer of one of them may be lost. Make them again: what is there stays.
             yield from self.make_tables(role)
+
+
+def _now() -> int:
+    """The time of a save."""
+    return common.as_ms(datetime.now(UTC))
 
 
 def _groups(names: Sequence[bytes]) -> Iterator[dict[str, bytes]]:

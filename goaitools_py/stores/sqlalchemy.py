@@ -53,6 +53,8 @@ class SQLAlchemyStore(SQLStore):
         prepare: Whether PostgreSQL prepares statements. None: as the engine says; over psycopg not if a
             pooler, such as PgBouncer, is in between. Over asyncpg give False if there is one, before the
             engine has connections.
+        ttl: Seconds after its last save until the store forgets a conversation; None: never. The clock of
+            this process tells. The row stays in the table, see `goaitools store prune`.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class SQLAlchemyStore(SQLStore):
         table: str = "goaitools_state",
         schema: str | None = None,
         prepare: bool | None = None,
+        ttl: float | None = None,
     ) -> None:
         self._dialect = known_dialect(engine, "SQLAlchemyStore")
         inner = inner_engine(engine)
@@ -69,7 +72,7 @@ class SQLAlchemyStore(SQLStore):
         self._waits = waits_of(inner)
         self._preparing = Preparing(inner, prepare)
         self._engine = engine
-        self._steps = steps_of(self._dialect, table, schema)
+        self._steps = steps_of(self._dialect, table, schema, ttl)
 
     @property
     def longest_wait(self) -> float:

@@ -40,11 +40,11 @@ _TABLE: Final = "goaitools_state"
 _WRITE_AHEAD: Final = "PRAGMA journal_mode=WAL"
 
 
-def _steps() -> SQLSteps:
+def _steps(ttl: float | None) -> SQLSteps:
     names = [quoted(name) for name in (_TABLE, lease_table_name(_TABLE), part_table_name(_TABLE))]
     tables = {role: [sqlite_tables(role, _TABLE)] for role in ("state", "lease", "part")}
     tables["state"].insert(0, (_WRITE_AHEAD,))
-    return SQLSteps(Statements("sqlite", *names), tables)
+    return SQLSteps(Statements("sqlite", *names, forgets=ttl is not None), tables, ttl)
 
 
 @own_names
@@ -57,10 +57,12 @@ class SQLiteStore(SQLStore):
     Args:
         path: The database file; it is made if missing. ":memory:" lives as long as the store.
         busy_timeout: Seconds to wait for another writer before `StoreUnavailableError`.
+        ttl: Seconds after its last save until the store forgets a conversation; None: never. The clock of
+            this process tells. The row stays in the table, see `goaitools store prune`.
     """
 
-    def __init__(self, path: str | Path, *, busy_timeout: float = 10.0) -> None:
-        self._steps = _steps()
+    def __init__(self, path: str | Path, *, busy_timeout: float = 10.0, ttl: float | None = None) -> None:
+        self._steps = _steps(ttl)
         self._busy_timeout = busy_timeout
         self._databases: PerProcess[Database] = PerProcess(partial(_database, _checked(path), busy_timeout))
         database = self._databases.get()
@@ -180,12 +182,14 @@ class AsyncSQLiteStore(AsyncSQLStore):
     Args:
         path: The database file; it is made if missing. ":memory:" lives as long as the store.
         busy_timeout: Seconds to wait for another writer before `StoreUnavailableError`.
+        ttl: Seconds after its last save until the store forgets a conversation; None: never. The clock of
+            this process tells. The row stays in the table, see `goaitools store prune`.
     """
 
     longest_wait = 0.0
 
-    def __init__(self, path: str | Path, *, busy_timeout: float = 10.0) -> None:
-        self._steps = _steps()
+    def __init__(self, path: str | Path, *, busy_timeout: float = 10.0, ttl: float | None = None) -> None:
+        self._steps = _steps(ttl)
         self._open = partial(SQLiteStore, _checked(path), busy_timeout=busy_timeout)
         self._store: SQLiteStore | None = None
         self._threads = PerProcess(_thread)

@@ -1,6 +1,7 @@
-"""The checks of the store contract on values beside the blob: facts, the stop flag, parts.
+"""The checks of the store contract on values beside the blob: facts, the stop flag, parts, the age.
 
-Owns: the trials with `facts`, `set_stop` and `save_parts`. Must never know: an engine, a test framework.
+Owns: the trials with `facts`, `set_stop`, `save_parts` and `expire`. Must never know: an engine, a test
+framework.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Final
 
@@ -256,6 +257,76 @@ def _torn(found: StoredHead | None) -> str | None:
     return f"{len(named - there)} parts of the head were missing, {len(there - named)} belonged to no head"
 
 
+# ----------------------------------------------------------------------------------------------- age
+
+
+@check("a conversation that was not saved for the store's ttl is as if it were deleted")
+def old_rows_are_gone(case: StoreCase) -> Findings:
+    if case.expire is None:
+        return
+    key, neighbour, old = case.key("aged/a"), case.key("aged/b"), _part(b"old")
+    prefix = case.key("aged/")
+    face, other = case.store, case.other
+    versions = []
+    for name in (key, neighbour):
+        if face.can_part:
+            versions.append(face.save_parts(name, b"old", (old,), expected=None))
+        else:
+            versions.append(face.save(name, b"old", expected=None))
+        if face.can_stop:
+            face.set_stop(name)
+    case.expire(key)
+    yield from _still_there(case, key, prefix, neighbour, old)
+    for name, expected in ((key, versions[0]), (neighbour, None)):
+        try:
+            other.save(name, b"late", expected=expected)
+            yield f"expected={expected} raised no StateConflictError"
+        except StateConflictError:
+            pass
+    if (stored := face.load(neighbour)) is None or stored.blob != b"old":
+        yield "a row that is younger is gone, too"
+    with face.lease(key, 60.0) if face.can_lease else nullcontext():
+        again = other.save(key, b"new", expected=None)
+    if again == versions[0]:
+        yield "the new conversation has the version of the old one"
+    if (stored := face.load(key)) is None or (stored.blob, stored.version) != (b"new", again):
+        yield f"a new conversation was saved, and load gives {shown(stored)}"
+    if face.can_part and (problem := _differs(face.load_head(key), b"new", ())):
+        yield f"a new conversation: {problem}"
+    if face.can_stop and face.stop_requested(key):
+        yield "the stop flag of the old conversation is there again"
+    if face.can_part:
+        case.expire(key)
+        new = _part(b"new")
+        again = face.save_parts(key, b"newer", (old, new), (new.name,), expected=None)
+        if problem := _differs(other.load_head(key), b"newer", (old, new)):
+            yield f"a new conversation with parts: {problem}"
+        if other.save_parts(key, b"newest", (), (old.name,), expected=again) and (
+            problem := _differs(face.load_head(key), b"newest", (new,))
+        ):
+            yield f"its next save: {problem}"
+    case.expire(key)
+    if face.can_delete and face.delete(key) is not False:
+        yield "delete found a row that is older"
+
+
+def _still_there(case: StoreCase, key: str, prefix: str, neighbour: str, old: StoredPart) -> Findings:
+    """Look at an old conversation with each method that reads."""
+    face = case.other
+    if face.load(key) is not None:
+        yield "load gives it"
+    if face.can_part and (face.load_head(key) or face.load_head(key, kinds=()) is not None):
+        yield "load_head gives it"
+    if face.can_part and face.load_parts(key, (old.name,)):
+        yield "load_parts gives its part"
+    if face.can_stop and (face.stop_requested(key) or face.set_stop(key)):
+        yield "it still has a stop flag"
+    for name in ("list", "recent") if face.has_recent else ("list",) if face.can_list else ():
+        listed = [entry.key for entry in getattr(face, name)(prefix).keys]
+        if listed != [neighbour]:
+            yield f"{name} gives {len(listed)} keys in place of the younger one"
+
+
 CHECKS: tuple[StoreCheck, ...] = (
     facts_are_listed,
     facts_are_of_the_blob,
@@ -264,4 +335,5 @@ CHECKS: tuple[StoreCheck, ...] = (
     parts_change_with_the_head,
     parts_go_with_the_head,
     parts_and_head_race,
+    old_rows_are_gone,
 )

@@ -245,16 +245,25 @@ class StoreCase:
         store, other: Two stores over the same storage.
         max_blob_bytes: The largest blob that has to fit.
         lease_ttl: Seconds of a lease that is left to run out.
+        expire: Makes the save under a key older than the stores' `ttl`; None if they have none.
     """
 
     def __init__(
-        self, store: Face, other: Face, *, prefix: str, max_blob_bytes: int, lease_ttl: float
+        self,
+        store: Face,
+        other: Face,
+        *,
+        prefix: str,
+        max_blob_bytes: int,
+        lease_ttl: float,
+        expire: Callable[[str], None] | None = None,
     ) -> None:
         self.store = store
         self.other = other
         self.prefix = prefix
         self.max_blob_bytes = max_blob_bytes
         self.lease_ttl = lease_ttl
+        self.expire = expire
         self._used: dict[str, None] = {}
 
     def key(self, name: str) -> str:

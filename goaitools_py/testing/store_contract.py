@@ -42,7 +42,11 @@ _SHOWN_OF_A_CHECK = 3
 
 
 def store_contract(
-    make_store: Callable[[], Any], *, max_blob_bytes: int = 4 * 2**20 + 64, lease_ttl: float = 1.0
+    make_store: Callable[[], Any],
+    *,
+    max_blob_bytes: int = 4 * 2**20 + 64,
+    lease_ttl: float = 1.0,
+    expire: Callable[[str], None] | None = None,
 ) -> None:
     """Check a store against everything that conversations need (`goaitools_py.stores.base`).
 
@@ -59,6 +63,8 @@ def store_contract(
         max_blob_bytes: The largest blob that the store must keep. The default is the largest state with
             the default limits.
         lease_ttl: Seconds of the lease that the check lets run out.
+        expire: For stores that forget old conversations, with a `ttl` longer than the check takes: makes the
+            save under a key older than that. None: this is not checked.
 
     Raises:
         AssertionError: The store violates the protocol. The text has a line for each finding: the rule
@@ -73,6 +79,7 @@ def store_contract(
                 prefix=f"store-contract-{secrets.token_hex(6)}-",
                 max_blob_bytes=max_blob_bytes,
                 lease_ttl=lease_ttl,
+                expire=expire,
             )
             stack.callback(case.forget)
             for check in _CHECKS:

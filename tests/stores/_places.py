@@ -153,13 +153,13 @@ def _with_driver(kind: str, url: str) -> str:
 
 
 @contextmanager
-def opened(place: Place) -> Iterator[Any]:
+def opened(place: Place, ttl: float | None = None) -> Iterator[Any]:
     """A blocking store at a place, with connections of its own."""
     if place.kind == "sqlite":
-        with SQLiteStore(place.url, busy_timeout=60.0) as store:
+        with SQLiteStore(place.url, busy_timeout=60.0, ttl=ttl) as store:
             yield store
     elif place.kind == "postgres":
-        with PostgresStore.open(place.url) as store:
+        with PostgresStore.open(place.url, ttl=ttl) as store:
             yield store
     elif place.kind.startswith("redis"):
         import redis
@@ -169,13 +169,13 @@ def opened(place: Place) -> Iterator[Any]:
         url, _, prefix = place.url.partition("#")
         options = {"decode_responses": place.kind == "redis-decoding", "retry": Retry(NoBackoff(), 2)}
         with redis.Redis.from_url(url, **options) as client:
-            yield RedisStore(client, prefix=prefix, recent=place.kind == "redis-decoding")
+            yield RedisStore(client, ttl=ttl, prefix=prefix, recent=place.kind == "redis-decoding")
     else:
         import sqlalchemy
 
         engine = sqlalchemy.create_engine(place.url, connect_args=_patience(place))
         try:
-            yield SQLAlchemyStore(engine)
+            yield SQLAlchemyStore(engine, ttl=ttl)
         finally:
             engine.dispose()
 
@@ -188,13 +188,13 @@ def _patience(place: Place) -> dict[str, float]:
 
 
 @asynccontextmanager
-async def async_opened(place: Place) -> AsyncIterator[Any]:
+async def async_opened(place: Place, ttl: float | None = None) -> AsyncIterator[Any]:
     """An async store at a place, with connections of its own."""
     if place.kind == "sqlite-async":
-        async with AsyncSQLiteStore(place.url, busy_timeout=60.0) as store:
+        async with AsyncSQLiteStore(place.url, busy_timeout=60.0, ttl=ttl) as store:
             yield store
     elif place.kind == "postgres-async":
-        async with AsyncPostgresStore.open(place.url) as store:
+        async with AsyncPostgresStore.open(place.url, ttl=ttl) as store:
             yield store
     elif place.kind == "redis-async":
         import redis.asyncio
@@ -203,19 +203,19 @@ async def async_opened(place: Place) -> AsyncIterator[Any]:
 
         url, _, prefix = place.url.partition("#")
         async with redis.asyncio.Redis.from_url(url, retry=AsyncRetry(NoBackoff(), 2)) as client:
-            yield AsyncRedisStore(client, prefix=prefix, recent=True)
+            yield AsyncRedisStore(client, ttl=ttl, prefix=prefix, recent=True)
     else:
         from sqlalchemy.ext.asyncio import create_async_engine
 
         engine = create_async_engine(place.url, connect_args=_patience(place))
         try:
-            yield AsyncSQLAlchemyStore(engine)
+            yield AsyncSQLAlchemyStore(engine, ttl=ttl)
         finally:
             await engine.dispose()
 
 
-def maker(place: Place) -> Callable[[], Any]:
-    """What `store_contract` takes, for a store of any kind."""
+def maker(place: Place, ttl: float | None = None) -> Callable[[], Any]:
+    """What `store_contract` takes, for a store of any kind. `ttl`: for a kind that may forget."""
     made: Any
     match place.kind:
         case "memory":
@@ -233,7 +233,7 @@ def maker(place: Place) -> Callable[[], Any]:
                 akept.load, lambda key, blob, expected: akept.save(key, blob, expected=expected)
             )
         case kind if "async" in kind:
-            return lambda: async_opened(place)
+            return lambda: async_opened(place, ttl)
         case _:
-            return lambda: opened(place)
+            return lambda: opened(place, ttl)
     return lambda: made
