@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 import httpx2
 from _conversations import corpus
-from _report import Figure, Report, at_most, info, number, put_into
+from _report import Figure, Report, at_most, info, put_into
 from _wires import WIRES
 from _written import AbsentError, Cost, Database, database
 from writes import Talk, history_of
@@ -47,6 +47,9 @@ LENGTHS = tuple(round(10 * 200 ** (step / 11)) for step in range(12))
 """Messages of the conversations, each length equally often: 10, 16, 26, …, 2,000."""
 TWICE = 20
 """One message in so many is delivered twice."""
+FIRST = 25
+"""So many messages of each worker follow a checkpoint, before the others. They find pages that no turn has
+changed since, as turns in a large table do, and PostgreSQL logs these pages whole."""
 SAMPLE = 100
 """The messages of so many conversations are read at the end. The turns of all are counted."""
 
@@ -144,7 +147,7 @@ def work(load: Load, worker: int, begun: Callable[[], None]) -> dict[str, Any]:
             conversation = load.conversation_of(owner, message)
             kept = chat.conversation(store, f"chat-{conversation}", parts="store")
             model.place, model.tokens = owner * 9_973 + message, length_of(conversation) * 60
-            text, id = model.question(), f"m-{owner}-{message}"
+            text, id = model.question(), f"m-{load.seed}-{owner}-{message}"
             began = time.perf_counter()
             while True:
                 try:
@@ -216,34 +219,26 @@ def held_against(load: Load, answers: Sequence[Any]) -> tuple[int, int]:
     """How many accepted messages are lost, and how many turns or model calls are one too many."""
     wanted = {(int(at), id) for answer in answers for at, id in answer["accepted"]}
     more = Counter(at for at, _ in wanted)
-    lost = doubled = 0
-    touched = Random(load.seed).sample(sorted(more), min(SAMPLE, len(more)))
+    read = set(Random(load.seed).sample(sorted(more), min(SAMPLE, len(more))))
+    turns = sum(len(answer["took"]) for answer in answers)
+    calls = sum(answer["calls"] for answer in answers)
+    lost, doubled = 0, abs(turns - len(wanted)) + abs(calls - turns)
     with load.opened() as store, Chat("sim") as reader:
-        cursor = None
-        while True:
+        cursor, is_last = None, False
+        while not is_last:
             page = store.list(prefix="chat-", cursor=cursor, limit=1_000)
             for listed in page.keys:
                 at = int(listed.key.removeprefix("chat-"))
                 if at in more:
                     missing = prepared(length_of(at))[1] + more.pop(at) - listed.facts.turns
                     lost, doubled = lost + max(0, missing), doubled + max(0, -missing)
-            if (cursor := page.cursor) is None:
-                break
-        lost += more.total()
-        for at in touched:
-            messages = chat_of(reader, store, at)
-            found = Counter(text.rpartition("\n\n")[2] for text in messages)
-            lost += sum(found[id] == 0 for to, id in wanted if to == at)
-            doubled += sum(found[id] > 1 for to, id in wanted if to == at)
-    turns = sum(len(answer["took"]) for answer in answers)
-    calls = sum(answer["calls"] for answer in answers)
-    return lost, doubled + abs(turns - len(wanted)) + abs(calls - turns)
-
-
-def chat_of(reader: Chat, store: Any, at: int) -> list[str]:
-    """What the user said in a conversation."""
-    history = reader.conversation(store, f"chat-{at}", parts="store").history()
-    return [message.text for message in history.all_messages() if message.role == "user"]
+            cursor, is_last = page.cursor, page.cursor is None
+        said: Counter[tuple[int, str]] = Counter()
+        for at in read:
+            history = reader.conversation(store, f"chat-{at}", parts="store").history()
+            said.update((at, message.text.rpartition("\n\n")[2]) for message in history.all_messages())
+    sample = [said[one] for one in wanted if one[0] in read]
+    return max(lost + more.total(), sample.count(0)), max(doubled, sum(many > 1 for many in sample))
 
 
 # ------------------------------------------------------------------------------------ what was measured
@@ -271,37 +266,34 @@ class Machine(NamedTuple):
         return Machine(*(now - then for now, then in zip(self, before, strict=True)))
 
 
-class Found(NamedTuple):
-    """What a load has cost. Per turn: CPU in milliseconds, `written` and `images` in bytes, `commands`.
-    `stored`: bytes of a conversation."""
+class Part(NamedTuple):
+    """A part of a load: what the workers did, and what it cost."""
 
-    turns: int
+    answers: list[Any]
+    cost: Cost
     seconds: float
-    took: list[float]
+    machine: Machine
+    commands: int
+
+    @property
+    def turns(self) -> int:
+        return sum(len(answer["took"]) for answer in self.answers)
+
+
+class Found(NamedTuple):
+    """What a load has cost. Per turn: CPU in milliseconds, `written` and `first` in bytes, `commands`.
+    `first`: of the turns after a checkpoint. `stored`: bytes of a conversation."""
+
     client: float
     server: float
     written: float
-    images: float
+    first: float
     commands: float
     stored: float
-    duplicates: int
-    again: int
-    lost: int
-    doubled: int
-    machine: Machine
-
-    @property
-    def limit(self) -> str:
-        """What the workers waited for."""
-        cores = os.cpu_count() or 1
-        share = self.machine.idle / (cores * self.seconds)
-        if share < 0.1:
-            return "CPU"
-        return "the disk" if self.machine.waiting > self.machine.idle else f"no resource: {share:.0%} idle"
 
 
-def measured(load: Load, at: Database) -> Found:
-    """Prepare the conversations, and run the load."""
+def measured(load: Load, at: Database) -> tuple[Found, Part, tuple[int, int]]:
+    """Prepare the conversations, and run the load. Gives also what was lost and doubled."""
     for length in LENGTHS:
         prepared(length)
     with load.opened() as store:
@@ -309,61 +301,67 @@ def measured(load: Load, at: Database) -> Found:
     empty = at.stored()
     fork_all(load, prepare, lambda let_go: let_go())
     stored = (at.stored() - empty) / load.conversations
+    first = part_of(load._replace(messages=min(load.messages, FIRST), seed=-load.seed), at)
+    part = part_of(load, at)
+    found = Found(
+        client=1_000 * sum(answer["cpu"] for answer in part.answers) / part.turns,
+        server=part.cost.server / 1_000 / part.turns,
+        written=part.cost.written / part.turns,
+        first=first.cost.written / first.turns,
+        commands=part.commands / part.turns,
+        stored=stored,
+    )
+    return found, part, held_against(load, [*first.answers, *part.answers])
+
+
+def part_of(load: Load, at: Database) -> Part:
+    """Run the workers once."""
+    times: list[Any] = []
     costs: list[Cost] = []
-    seconds, machine, commands = 0.0, Machine(0, 0, 0), at.commands()
 
     def begin(let_go: Callable[[], None]) -> None:
         def timed() -> None:
-            nonlocal seconds, machine
             began, then = time.perf_counter(), Machine.now()
             let_go()
-            seconds, machine = time.perf_counter() - began, Machine.now().since(then)
+            times.extend((time.perf_counter() - began, Machine.now().since(then)))
 
         costs.append(at.cost(timed))
 
+    before = at.commands()
     answers = fork_all(load, work, begin)
-    commands = at.commands() - commands
-    lost, doubled = held_against(load, answers)
-    took = sorted(seconds for answer in answers for seconds in answer["took"])
-    (cost,), turns = costs, len(took)
-    return Found(
-        turns=turns,
-        seconds=seconds,
-        took=took,
-        client=1_000 * sum(answer["cpu"] for answer in answers) / turns,
-        server=cost.server / 1_000 / turns,
-        written=cost.written / turns,
-        images=cost.images / turns,
-        commands=commands / turns,
-        stored=stored,
-        duplicates=sum(answer["duplicates"] for answer in answers),
-        again=sum(answer["again"] for answer in answers),
-        lost=lost,
-        doubled=doubled,
-        machine=machine,
-    )
+    return Part(answers, costs[0], *times, at.commands() - before)
 
 
-def figures_of(name: str, found: Found) -> Iterator[Figure]:
+def limit_of(part: Part) -> str:
+    """What the workers waited for."""
+    share = part.machine.idle / ((os.cpu_count() or 1) * part.seconds)
+    if share < 0.1:
+        return "CPU"
+    return "the disk" if part.machine.waiting > part.machine.idle else f"no resource: {share:.0%} idle"
+
+
+def figures_of(name: str, found: Found, part: Part, lost: int, doubled: int) -> Iterator[Figure]:
     """The figures of a store."""
-    cuts = statistics.quantiles(found.took, n=20)
-    own = (found.client + found.server) * found.turns / 1_000
-    others = max(0.0, found.machine.busy - own) / found.seconds
-    yield at_most(0, f"{name}: messages that are lost", found.lost, "", timed=False)
-    yield at_most(0, f"{name}: turns and model calls that are doubled", found.doubled, "", timed=False)
-    at = f"{found.turns:,} in {found.seconds:.1f} s; {found.duplicates} came twice, {found.again} anew"
-    yield info(f"{name}: turns a second", found.turns / found.seconds, "/s", note=at)
-    yield info(
-        f"{name}: p50 of a turn", 1_000 * cuts[9], "ms", note=f"wall time; p95 {1_000 * cuts[18]:.0f} ms"
-    )
+    took = [seconds for answer in part.answers for seconds in answer["took"]]
+    cuts = [1_000 * each for each in statistics.quantiles(took, n=20)]
+    own = (found.client + found.server) * part.turns / 1_000
+    others = max(0.0, part.machine.busy - own) / part.seconds
+    twice, anew = (sum(answer[what] for answer in part.answers) for what in ("duplicates", "again"))
+    yield at_most(0, f"{name}: messages that are lost", lost, "", timed=False)
+    yield at_most(0, f"{name}: turns and model calls that are doubled", doubled, "", timed=False)
+    note = f"{part.turns:,} in {part.seconds:.1f} s; {twice} came twice, {anew} anew"
+    yield info(f"{name}: turns a second", part.turns / part.seconds, "/s", note=note)
+    yield info(f"{name}: p50 of a turn", cuts[9], "ms", note=f"wall time; p95 {cuts[18]:.0f} ms")
     yield info(f"{name}: CPU of a worker, a turn", found.client, "ms")
     yield info(f"{name}: CPU of the servers, a turn", found.server, "ms")
     yield info(f"{name}: statements or scripts, a turn", found.commands, "")
-    images = f"images of whole pages: {found.images / 1_000:.1f} KB" if found.images else ""
-    yield info(f"{name}: written to the log, a turn", found.written / 1_000, "KB", note=images)
+    images = part.cost.images / part.turns / 1_000
+    note = f"of it images of whole pages {images:.1f} KB" if images else ""
+    yield info(f"{name}: written to the log, a turn", found.written / 1_000, "KB", note=note)
+    yield info(f"{name}: the same, first turns after a checkpoint", found.first / 1_000, "KB")
     yield info(f"{name}: stored, a conversation", found.stored / 1_000, "KB")
-    note = f"limit: {found.limit}; other programs used {others:.1f} of {os.cpu_count()} cores"
-    yield info(f"{name}: cores that workers and servers used", own / found.seconds, "", note=note)
+    note = f"limit: {limit_of(part)}; other programs used {others:.1f} of {os.cpu_count()} cores"
+    yield info(f"{name}: cores that workers and servers used", own / part.seconds, "", note=note)
 
 
 # -------------------------------------------------------------------------------------------- sizes
@@ -375,31 +373,37 @@ the peak is, and the seconds of a model call."""
 
 def sizing(found: dict[str, Found]) -> str:
     """A table in Markdown: what was measured of a turn, and what follows from it."""
-    all_of = list(found.values())
-    rows: list[tuple[str, list[str]]] = [
-        ("**measured**: CPU of a worker, a turn", [f"{number(one.client)} ms" for one in all_of]),
-        ("CPU of the servers, a turn", [f"{number(one.server)} ms" for one in all_of]),
-        ("statements or scripts, a turn", [f"{one.commands:.1f}" for one in all_of]),
-        ("written to the log, a turn", [f"{number(one.written / 1e3)} KB" for one in all_of]),
-        ("the part of it that is images of whole pages", [f"{number(one.images / 1e3)} KB" for one in all_of]),
-        ("stored, a conversation", [f"{number(one.stored / 1e3)} KB" for one in all_of]),
-        ("**computed**: turns a second on one core of workers", [f"{1e3 / one.client:,.0f}" for one in all_of]),
-        ("turns a second on one core of the servers", [f"{1e3 / one.server:,.0f}" for one in all_of]),
+    of = list(found.values())
+
+    def row(name: str, values: Iterable[float], unit: str = "", places: int = 0) -> str:
+        return f"| {' | '.join((name, *(f'{each:,.{places}f} {unit}'.rstrip() for each in values)))} |"
+
+    lines = [
+        f"| | {' | '.join(found)} |",
+        "|---" * (1 + len(found)) + "|",
+        row("**measured, a turn**: CPU of a worker", (one.client for one in of), "ms", 2),
+        row("CPU of the servers", (one.server for one in of), "ms", 2),
+        row("statements or scripts", (one.commands for one in of), "", 1),
+        row("written to the log", (one.written / 1e3 for one in of), "KB", 1),
+        row("the same, first turns after a checkpoint", (one.first / 1e3 for one in of), "KB", 1),
+        row("**measured, a conversation**: stored", (one.stored / 1e3 for one in of), "KB", 1),
+        row("**computed, turns a second**: one core of workers", (1e3 / one.client for one in of)),
+        row("one core of the servers", (1e3 / one.server for one in of)),
     ]
     for millions in (1, 10):
-        a_day = millions * 1e6 * DAILY * TURNS
-        peak = PEAK * a_day / 86_400
-        rows += [
-            (f"**{millions} million conversations**: turns a second at the peak", [f"{peak:,.0f}"] * len(all_of)),
-            ("stored", [f"{millions * one.stored / 1e3:,.0f} GB" for one in all_of]),
-            ("cores of workers at the peak", [f"{peak * one.client / 1e3:.2f}" for one in all_of]),
-            ("cores of the servers at the peak", [f"{peak * one.server / 1e3:.2f}" for one in all_of]),
-            ("log at the peak", [f"{peak * one.written / 1e6:.1f} MB/s" for one in all_of]),
-            ("log of a day", [f"{a_day * one.written / 1e9:,.0f} GB" for one in all_of]),
-            ("model calls at a time, at the peak", [f"{peak * CALL:,.0f}"] * len(all_of)),
+        day = millions * 1e6 * DAILY * TURNS
+        peak = PEAK * day / 86_400
+        what = f"**computed, {millions} million conversations**: turns a second, peak"
+        lines += [
+            row(what, [peak] * len(of)),
+            row("cores of workers, peak", (peak * one.client / 1e3 for one in of), "", 2),
+            row("cores of the servers, peak", (peak * one.server / 1e3 for one in of), "", 2),
+            row("log, peak", (peak * one.first / 1e6 for one in of), "MB/s", 1),
+            row("log of a day, at most", (day * one.first / 1e9 for one in of), "GB"),
+            row("stored", (millions * one.stored / 1e3 for one in of), "GB"),
+            row("model calls at a time, peak", [peak * CALL] * len(of)),
         ]
-    lines = [("", list(found)), ("---", ["---"] * len(all_of)), *rows]
-    return "\n".join(f"| {' | '.join((first, *rest))} |" for first, rest in lines)
+    return "\n".join(lines)
 
 
 # -------------------------------------------------------------------------------------- the command
@@ -408,28 +412,28 @@ def sizing(found: dict[str, Found]) -> str:
 def run_all(stores: Sequence[str], **settings: Any) -> tuple[Report, dict[str, Found]]:
     """Run the load on each store that can be had."""
     found: dict[str, Found] = {}
+    figures: list[Figure] = []
     away: list[str] = []
     for name in stores:
         with tempfile.TemporaryDirectory(prefix="goaitools-load-") as folder:
             try:
                 with database(_SERVERS.get(name, name)) as at:
-                    found[name] = measured(Load(store=name, url=at.url, folder=folder, **settings), at)
+                    load = Load(store=name, url=at.url, folder=folder, **settings)
+                    found[name], part, missed = measured(load, at)
+                    figures += figures_of(name, found[name], part, *missed)
             except (AbsentError, ImportError) as error:
                 away.append(f"{name} ({error})")
-    load = Load(store="", url="", folder="", **settings)
     return Report(
-        title=f"{load.workers} worker processes on {load.conversations:,} conversations of "
+        title=f"{settings['workers']} worker processes on {settings['conversations']:,} conversations of "
         f"{LENGTHS[0]} to {LENGTHS[-1]:,} messages",
-        method=f'servers of their own: PostgreSQL with the settings that it comes with, after a checkpoint; '
-        "Redis Cluster with three masters, without replicas, appendonly yes, synced each second; "
-        f'parts="store", save="turn"; {corpus().source}; messages to conversations by chance, one in {TWICE} '
-        f"twice, and its cost is in that of the turns; a model in the worker that takes {load.model_seconds:g} "
-        "seconds, without a socket; CPU time of the workers from their first to their last message, of the "
-        "servers with all their processes; the log by pg_current_wal_insert_lsn() and pg_waldump, and the "
-        f"append-only files; up to {SAMPLE} conversations read at the end, the turns of all counted; workers "
-        f"and servers share {os.cpu_count()} cores; seed {load.seed}"
-        + (f"; not measured: {', '.join(away)}" if away else ""),
-        figures=[figure for name, one in found.items() for figure in figures_of(name, one)],
+        method="servers of their own: PostgreSQL as it is installed; Redis Cluster of three masters, its log "
+        f'synced each second; parts="store", save="turn"; {corpus().source}; conversations by chance, one '
+        f"message in {TWICE} twice, which is in the cost of the turns; a model in the worker, without a socket, "
+        f"that takes {settings['model_seconds']:g} s; CPU of the workers from their first to their last message, "
+        "of the servers with all processes; the log by pg_current_wal_insert_lsn() and pg_waldump, and the "
+        f"append-only files; {SAMPLE} conversations read at the end, the turns of all counted; workers and "
+        f"servers share {os.cpu_count()} cores" + (f"; not measured: {', '.join(away)}" if away else ""),
+        figures=figures,
     ), found
 
 
