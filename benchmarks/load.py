@@ -133,7 +133,7 @@ def prepare(load: Load, worker: int, begun: Callable[[], None]) -> None:
 def work(load: Load, worker: int, begun: Callable[[], None]) -> dict[str, Any]:
     """Deliver messages. Gives what was accepted, and what it took."""
     model, accepted, took = Model(load.model_seconds), [], []
-    duplicates = again = 0
+    again = 0
     with load.opened() as store, Chat(WIRES["openai"].backend(model)) as chat:
         store.load("chat-0")
         chat.chat_with_state(None, user="Hello.")  # what only a first turn does
@@ -157,20 +157,11 @@ def work(load: Load, worker: int, begun: Callable[[], None]) -> dict[str, Any]:
                     if not error.retryable:
                         raise
                     again += 1  # the platform delivers it again
-            if result.duplicate:
-                duplicates += 1
-            else:
+            if not result.duplicate:
                 took.append(time.perf_counter() - began)
             accepted.append((conversation, id))
         cpu = time.process_time() - cpu
-    return {
-        "accepted": accepted,
-        "took": took,
-        "duplicates": duplicates,
-        "again": again,
-        "calls": model.calls,
-        "cpu": cpu,
-    }
+    return {"accepted": accepted, "took": took, "again": again, "calls": model.calls, "cpu": cpu}
 
 
 def fork_all(load: Load, task: Callable[..., Any], begin: Callable[[Callable[[], None]], None]) -> list[Any]:
@@ -244,36 +235,26 @@ def held_against(load: Load, answers: Sequence[Any]) -> tuple[int, int]:
 # ------------------------------------------------------------------------------------ what was measured
 
 
-class Machine(NamedTuple):
-    """Seconds of all cores together since the machine's start."""
-
-    busy: float
-    idle: float
-    waiting: float
-
-    @classmethod
-    def now(cls) -> Machine:
-        """Read it, where Linux counts it; else zeros."""
-        try:
-            user, nice, system, idle, wait, *rest = map(int, Path("/proc/stat").read_text().split()[1:9])
-        except OSError:
-            return cls(0.0, 0.0, 0.0)
-        tick = os.sysconf("SC_CLK_TCK")
-        return cls((user + nice + system + sum(rest)) / tick, idle / tick, wait / tick)
-
-    def since(self, before: Machine) -> Machine:
-        """What came since then."""
-        return Machine(*(now - then for now, then in zip(self, before, strict=True)))
+def machine() -> tuple[float, float, float]:
+    """Seconds of all cores since the machine's start: busy, idle, and waiting for a disk. Zeros if it is not
+    Linux."""
+    try:
+        told = [int(each) / os.sysconf("SC_CLK_TCK") for each in Path("/proc/stat").read_text().split()[1:9]]
+    except OSError:
+        return 0.0, 0.0, 0.0
+    return sum(told) - told[3] - told[4], told[3], told[4]
 
 
 class Part(NamedTuple):
-    """A part of a load: what the workers did, and what it cost."""
+    """A part of a load: what the workers did, what it cost, and the seconds of `machine` meanwhile."""
 
     answers: list[Any]
     cost: Cost
-    seconds: float
-    machine: Machine
     commands: int
+    seconds: float
+    busy: float
+    idle: float
+    waiting: float
 
     @property
     def turns(self) -> int:
@@ -301,7 +282,7 @@ def measured(load: Load, at: Database) -> tuple[Found, Part, tuple[int, int]]:
     empty = at.stored()
     fork_all(load, prepare, lambda let_go: let_go())
     stored = (at.stored() - empty) / load.conversations
-    first = part_of(load._replace(messages=min(load.messages, FIRST), seed=-load.seed), at)
+    first = part_of(load._replace(messages=min(load.messages, FIRST), seed=~load.seed), at)
     part = part_of(load, at)
     found = Found(
         client=1_000 * sum(answer["cpu"] for answer in part.answers) / part.turns,
@@ -316,28 +297,30 @@ def measured(load: Load, at: Database) -> tuple[Found, Part, tuple[int, int]]:
 
 def part_of(load: Load, at: Database) -> Part:
     """Run the workers once."""
-    times: list[Any] = []
+    times: list[float] = []
     costs: list[Cost] = []
 
     def begin(let_go: Callable[[], None]) -> None:
         def timed() -> None:
-            began, then = time.perf_counter(), Machine.now()
+            before = (time.perf_counter(), *machine())
             let_go()
-            times.extend((time.perf_counter() - began, Machine.now().since(then)))
+            times.extend(
+                now - then for now, then in zip((time.perf_counter(), *machine()), before, strict=True)
+            )
 
         costs.append(at.cost(timed))
 
     before = at.commands()
     answers = fork_all(load, work, begin)
-    return Part(answers, costs[0], *times, at.commands() - before)
+    return Part(answers, costs[0], at.commands() - before, *times)
 
 
 def limit_of(part: Part) -> str:
     """What the workers waited for."""
-    share = part.machine.idle / ((os.cpu_count() or 1) * part.seconds)
+    share = part.idle / ((os.cpu_count() or 1) * part.seconds)
     if share < 0.1:
         return "CPU"
-    return "the disk" if part.machine.waiting > part.machine.idle else f"no resource: {share:.0%} idle"
+    return "the disk" if part.waiting > part.idle else f"no resource: {share:.0%} idle"
 
 
 def figures_of(name: str, found: Found, part: Part, lost: int, doubled: int) -> Iterator[Figure]:
@@ -345,8 +328,9 @@ def figures_of(name: str, found: Found, part: Part, lost: int, doubled: int) -> 
     took = [seconds for answer in part.answers for seconds in answer["took"]]
     cuts = [1_000 * each for each in statistics.quantiles(took, n=20)]
     own = (found.client + found.server) * part.turns / 1_000
-    others = max(0.0, part.machine.busy - own) / part.seconds
-    twice, anew = (sum(answer[what] for answer in part.answers) for what in ("duplicates", "again"))
+    others = max(0.0, part.busy - own) / part.seconds
+    twice = sum(len(answer["accepted"]) for answer in part.answers) - part.turns
+    anew = sum(answer["again"] for answer in part.answers)
     yield at_most(0, f"{name}: messages that are lost", lost, "", timed=False)
     yield at_most(0, f"{name}: turns and model calls that are doubled", doubled, "", timed=False)
     note = f"{part.turns:,} in {part.seconds:.1f} s; {twice} came twice, {anew} anew"
@@ -428,9 +412,9 @@ def run_all(stores: Sequence[str], **settings: Any) -> tuple[Report, dict[str, F
         f"{LENGTHS[0]} to {LENGTHS[-1]:,} messages",
         method="servers of their own: PostgreSQL as it is installed; Redis Cluster of three masters, its log "
         f'synced each second; parts="store", save="turn"; {corpus().source}; conversations by chance, one '
-        f"message in {TWICE} twice, which is in the cost of the turns; a model in the worker, without a socket, "
-        f"that takes {settings['model_seconds']:g} s; CPU of the workers from their first to their last message, "
-        "of the servers with all processes; the log by pg_current_wal_insert_lsn() and pg_waldump, and the "
+        f"message in {TWICE} twice, which is in the cost of the turns; a model in the worker that takes "
+        f"{settings['model_seconds']:g} s, without a socket; CPU of the workers while they send, of "
+        "the servers with all processes; the log by pg_current_wal_insert_lsn() and pg_waldump, and the "
         f"append-only files; {SAMPLE} conversations read at the end, the turns of all counted; workers and "
         f"servers share {os.cpu_count()} cores" + (f"; not measured: {', '.join(away)}" if away else ""),
         figures=figures,
