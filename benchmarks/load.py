@@ -47,8 +47,8 @@ LENGTHS = tuple(round(10 * 200 ** (step / 11)) for step in range(12))
 """Messages of the conversations, each length equally often: 10, 16, 26, …, 2,000."""
 TWICE = 20
 """One message in so many is delivered twice."""
-FIRST = 25
-"""So many messages of each worker follow a checkpoint, before the others. They find pages that no turn has
+FIRST = 100
+"""About so many messages follow a checkpoint, before the others. They find pages that no turn has
 changed since, as turns in a large table do, and PostgreSQL logs these pages whole."""
 SAMPLE = 100
 """The messages of so many conversations are read at the end. The turns of all are counted."""
@@ -282,7 +282,8 @@ def measured(load: Load, at: Database) -> tuple[Found, Part, tuple[int, int]]:
     empty = at.stored()
     fork_all(load, prepare, lambda let_go: let_go())
     stored = (at.stored() - empty) / load.conversations
-    first = part_of(load._replace(messages=min(load.messages, FIRST), seed=~load.seed), at)
+    few = min(load.messages, max(1, FIRST // load.workers))
+    first = part_of(load._replace(messages=few, seed=~load.seed), at)
     part = part_of(load, at)
     found = Found(
         client=1_000 * sum(answer["cpu"] for answer in part.answers) / part.turns,
@@ -383,7 +384,7 @@ def sizing(found: dict[str, Found]) -> str:
             row("cores of workers, peak", (peak * one.client / 1e3 for one in of), "", 2),
             row("cores of the servers, peak", (peak * one.server / 1e3 for one in of), "", 2),
             row("log, peak", (peak * one.first / 1e6 for one in of), "MB/s", 1),
-            row("log of a day, at most", (day * one.first / 1e9 for one in of), "GB"),
+            row("log of a day", (day * one.first / 1e9 for one in of), "GB"),
             row("stored", (millions * one.stored / 1e3 for one in of), "GB"),
             row("model calls at a time, peak", [peak * CALL] * len(of)),
         ]

@@ -205,7 +205,7 @@ def test_the_table_of_sizes_follows_from_what_was_measured(monkeypatch: pytest.M
     assert ["one core of the servers", "2,000"] in rows
     values = dict(map(tuple, rows[-6:]))  # of 10 million: a million a day used, 10 turns each, peak 5
     assert values["stored"] == "250 GB"
-    assert values["log of a day, at most"] == "30 GB"
+    assert values["log of a day"] == "30 GB"
     assert values["cores of workers, peak"] == "1.16"
 
 
