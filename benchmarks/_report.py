@@ -86,7 +86,7 @@ class Report:
 
     def table(self) -> str:
         """The report for a reader: a line per figure, the method under them."""
-        width = max(len(figure.name) for figure in self.figures)
+        width = max((len(figure.name) for figure in self.figures), default=0)
         lines = [self.title, *(f"  {_line(figure, width)}" for figure in self.figures), f"  ({self.method})"]
         return "\n".join(lines)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import shutil
 import signal
 import socket
@@ -18,8 +19,9 @@ import sqlite3
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,10 +36,19 @@ class AbsentError(Exception):
 
 
 class Cost(NamedTuple):
-    """Bytes that the database has written, and microseconds of CPU of the server's processes."""
+    """Bytes that the database has written, and microseconds of CPU of the server's processes.
+
+    `images`: the bytes among `written` that are images of whole pages. Only "PostgreSQL as installed" has
+    them.
+    """
 
     written: int
     server: float
+    images: int = 0
+
+
+def _unknown() -> int:
+    return 0
 
 
 class Database(NamedTuple):
@@ -46,15 +57,21 @@ class Database(NamedTuple):
     Attributes:
         url: For SQLAlchemy, or of Redis; the path of a file of SQLite.
         cost: Calls a function, and gives the cost of the call to the database.
+        stored: Counts the bytes that all data take now, on the disk or in memory. 0 where it is not measured.
+        commands: Counts the statements or scripts so far. 0 where it is not measured.
     """
 
     url: str
     cost: Callable[[Callable[[], object]], Cost]
+    stored: Callable[[], int] = _unknown
+    commands: Callable[[], int] = _unknown
 
 
 @contextmanager
 def database(name: str) -> Iterator[Database]:
-    """An empty database of an engine: "SQLite", "PostgreSQL", "MariaDB" or "Redis". Raises `AbsentError`."""
+    """An empty database of an engine: "SQLite", "PostgreSQL", "MariaDB" or "Redis"; or "PostgreSQL as
+    installed", with the settings that it comes with, or "Redis Cluster", three masters. Raises
+    `AbsentError`."""
     with ExitStack() as stack:
         folder = Path(tempfile.mkdtemp(prefix="goaitools-bench-"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -81,9 +98,14 @@ def _sqlite(folder: Path) -> Iterator[Database]:
         yield Database(str(path), cost)
 
 
+_FOR_ONE_TURN = ("full_page_writes=off", "autovacuum=off", "checkpoint_timeout=1h", "max_wal_size=8GB")
+_AS_INSTALLED = ("wal_keep_size=16GB",)  # so that the log can be read afterwards
+
+
 @contextmanager
-def _postgres(folder: Path) -> Iterator[Database]:
-    """What is written is the write-ahead log, without the images of whole pages that follow a checkpoint."""
+def _postgres(folder: Path, settings: Sequence[str] = _FOR_ONE_TURN) -> Iterator[Database]:
+    """What is written is the write-ahead log. As installed, it includes the images of whole pages, one for
+    each page that is changed for the first time after a checkpoint; a call begins with one."""
     import psycopg
 
     user = _owner("postgres", folder)
@@ -92,7 +114,7 @@ def _postgres(folder: Path) -> Iterator[Database]:
     _run([*made, "--locale=C", "--no-sync"], user, folder)
     port = _free_port()
     options = ["-p", str(port), "-h", "127.0.0.1", "-k", ""]
-    for setting in ("full_page_writes=off", "autovacuum=off", "checkpoint_timeout=1h", "max_wal_size=8GB"):
+    for setting in settings:
         options += ["-c", setting]
     command = [_program("postgres"), "-D", str(data), *options]
     with _running(command, port, user, folder, signal.SIGINT) as server:
@@ -108,12 +130,37 @@ def _postgres(folder: Path) -> Iterator[Database]:
                 time.sleep(0.05)
         with beside:
 
-            def total() -> int:
-                row = beside.execute("SELECT pg_current_wal_insert_lsn() - '0/0'").fetchone()
+            def asked(question: str) -> Any:
+                row = beside.execute(question.encode()).fetchone()
                 assert row is not None
-                return int(row[0])
+                return row[0]
 
-            yield Database(url, _difference(total, server))
+            def total() -> int:
+                return int(asked("SELECT pg_current_wal_insert_lsn() - '0/0'"))
+
+            def with_images(act: Callable[[], object]) -> Cost:
+                beside.execute("CHECKPOINT")
+                first = asked("SELECT pg_current_wal_insert_lsn()")
+                found = _difference(total, [server])(act)
+                last = asked("SELECT pg_current_wal_flush_lsn()")
+                return found._replace(images=_images(data, first, last))
+
+            yield Database(
+                url,
+                with_images if settings is _AS_INSTALLED else _difference(total, [server]),
+                lambda: int(asked("SELECT pg_database_size('postgres')")),
+                # Each step of the store is a statement, and each statement is a transaction.
+                lambda: int(asked("SELECT xact_commit FROM pg_stat_database WHERE datname = 'postgres'")),
+            )
+
+
+def _images(data: Path, first: str, last: str) -> int:
+    """Count the bytes of page images in a part of PostgreSQL's log."""
+    command = [_program("pg_waldump"), "-z", "-p", str(data / "pg_wal"), "-s", first, "-e", last]
+    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    line = next(line for line in told.splitlines() if line.startswith("Total"))
+    # Total, the number of records, their bytes with the share, the bytes of the images with the share, …
+    return int(re.sub(r"\[.*?\]", " ", line).split()[3])
 
 
 @contextmanager
@@ -140,36 +187,80 @@ def _mariadb(folder: Path) -> Iterator[Database]:
             return int(cursor.fetchone()[1])
 
         url = f"mysql+pymysql://root@127.0.0.1:{port}/bench?read_timeout=30"
-        yield Database(url, _difference(total, server))
+        yield Database(url, _difference(total, [server]))
 
 
 @contextmanager
 def _redis(folder: Path) -> Iterator[Database]:
     """What is written is the append-only file."""
+    # Else a write may wait for the sync of another turn's.
+    with _redis_server(folder, "--appendfsync", "no") as (port, server, client):
+        yield _redis_database(f"redis://127.0.0.1:{port}/0", [client], [server])
+
+
+@contextmanager
+def _redis_cluster(folder: Path) -> Iterator[Database]:
+    """Three masters without replicas; their disks are synced each second, as it is the default."""
+    with ExitStack() as stack:
+        nodes = []
+        for number in range(3):
+            own = folder / str(number)
+            own.mkdir()
+            bus = _free_port()
+            started = _redis_server(own, "--cluster-enabled", "yes", "--cluster-port", str(bus))
+            nodes.append((*stack.enter_context(started), bus))
+        for number, (_, _, client, _) in enumerate(nodes):
+            bounds = number * 16_384 // 3, (number + 1) * 16_384 // 3 - 1
+            client.execute_command("CLUSTER ADDSLOTSRANGE", *bounds)
+            client.execute_command("CLUSTER SET-CONFIG-EPOCH", number + 1)
+            client.execute_command("CLUSTER MEET", "127.0.0.1", nodes[0][0], nodes[0][3])
+        until = time.monotonic() + _READY_WITHIN
+        while not all(_is_whole(client) for _, _, client, _ in nodes):
+            if time.monotonic() > until:
+                raise AbsentError("the nodes of the cluster do not find each other")
+            time.sleep(0.05)
+        hosts = ",".join(f"127.0.0.1:{port}" for port, *_ in nodes)
+        clients, servers = [node[2] for node in nodes], [node[1] for node in nodes]
+        yield _redis_database(f"redis+cluster://{hosts}", clients, servers)
+
+
+def _is_whole(client: Any) -> bool:
+    told = client.cluster("info")
+    return told["cluster_state"] == "ok" and int(told["cluster_known_nodes"]) == 3
+
+
+@contextmanager
+def _redis_server(folder: Path, *options: str) -> Iterator[tuple[int, int, Any]]:
+    """A server's port, the number of its process, and a client."""
     import redis
 
     port = _free_port()
     command = [_program("redis-server"), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)]
-    command += ["--save", "", "--appendonly", "yes", "--auto-aof-rewrite-percentage", "0"]
-    command += ["--appendfsync", "no"]  # else a write may wait for the sync of another turn's
-    with _running(command, port, None, folder, signal.SIGTERM) as server:
-        url = f"redis://127.0.0.1:{port}/0"
-        with redis.Redis.from_url(url) as beside:
-
-            def total() -> int:
-                found: Any = beside.info("persistence")
-                return int(found["aof_current_size"])
-
-            yield Database(url, _difference(total, server))
+    command += ["--save", "", "--appendonly", "yes", "--auto-aof-rewrite-percentage", "0", *options]
+    with _running(command, port, None, folder, signal.SIGTERM) as server, redis.Redis(port=port) as client:
+        yield port, server, client
 
 
-def _difference(total: Callable[[], int], server: int) -> Callable[[Callable[[], object]], Cost]:
-    """Compare before and after. `total`: all bytes so far; `server`: the number of the process."""
+def _redis_database(url: str, clients: Sequence[Any], servers: Sequence[int]) -> Database:
+    def sum_of(section: str, name: str) -> int:
+        return sum(int(client.info(section)[name]) for client in clients)
+
+    def scripts() -> int:
+        told = [client.info("commandstats") for client in clients]
+        names = ("cmdstat_eval", "cmdstat_evalsha")
+        return sum(each[name]["calls"] for each in told for name in names if name in each)
+
+    cost = _difference(lambda: sum_of("persistence", "aof_current_size"), servers)
+    return Database(url, cost, lambda: sum_of("memory", "used_memory"), scripts)
+
+
+def _difference(total: Callable[[], int], servers: Sequence[int]) -> Callable[[Callable[[], object]], Cost]:
+    """Compare before and after. `total`: all bytes so far; `servers`: the numbers of the processes."""
 
     def cost(act: Callable[[], object]) -> Cost:
-        before, began = total(), _nanoseconds(server)
+        before, began = total(), sum(map(_nanoseconds, servers))
         act()
-        took = _nanoseconds(server) - began
+        took = sum(map(_nanoseconds, servers)) - began
         return Cost(total() - before, took / 1000)
 
     return cost
@@ -178,6 +269,9 @@ def _difference(total: Callable[[], int], server: int) -> Callable[[Callable[[],
 def _nanoseconds(server: int) -> int:
     """CPU time of all threads of a process and its children, where Linux counts it; else 0."""
     spent = 0
+    with suppress(OSError):  # of the children that have ended, in ticks: a connection's process, say
+        ended = Path(f"/proc/{server}/stat").read_text().rpartition(")")[2].split()[13:15]
+        spent += sum(map(int, ended)) * (1_000_000_000 // os.sysconf("SC_CLK_TCK"))
     for task in Path(f"/proc/{server}/task").glob("*"):
         with suppress(OSError, ValueError):  # a thread that ends meanwhile
             spent += int((task / "schedstat").read_text().split()[0])
@@ -185,7 +279,14 @@ def _nanoseconds(server: int) -> int:
     return spent
 
 
-_ENGINES = {"PostgreSQL": _postgres, "Redis": _redis, "MariaDB": _mariadb, "SQLite": _sqlite}
+_ENGINES = {
+    "PostgreSQL": _postgres,
+    "PostgreSQL as installed": partial(_postgres, settings=_AS_INSTALLED),
+    "Redis": _redis,
+    "Redis Cluster": _redis_cluster,
+    "MariaDB": _mariadb,
+    "SQLite": _sqlite,
+}
 
 
 # ---------------------------------------------------------------------------------------- processes

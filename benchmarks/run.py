@@ -38,6 +38,7 @@ NAMES = (
     "kept",
     "writes",
     "many",
+    "load",
     "serve",
     "memory",
     "tokens",

@@ -167,7 +167,8 @@ class Talk(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
     def __init__(self, messages: int) -> None:
         turns = [turn for talk in reversed(corpus().conversations) for turn in talk]
         self._said = said(turns)
-        self._tokens = max(1_200, messages * 60)
+        self.tokens = max(1_200, messages * 60)
+        """How many its usage says."""
         self.place = 0
         """How many replies it has given."""
 
@@ -184,7 +185,7 @@ class Talk(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
     def _response(self) -> httpx2.Response:
         message: JSON = {"role": "assistant", "content": self._said[self.place % len(self._said)][1]}
         self.place += 1
-        body = answer(message, number=self.place, prompt_tokens=self._tokens)
+        body = answer(message, number=self.place, prompt_tokens=self.tokens)
         headers = {"content-type": "application/json", "x-request-id": f"req_{self.place:010}"}
         return httpx2.Response(200, headers=headers, content=body)
 

@@ -57,7 +57,6 @@ HEAVY = (
     "mcp_tools/test_questions.py::test_calls_beside_a_question_run_once",
     "mcp_tools/test_questions.py::test_questions_wait_in_the_state_until_all_are_answered",
     "mcp_tools/test_transports.py",
-    "kept/test_load.py",
     "kept/test_races.py",
     "kept/test_server_death.py",
     "replay/",

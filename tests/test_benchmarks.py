@@ -9,11 +9,16 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+from goaitools_py import Chat
+from goaitools_py.stores import MemoryStore
 
 ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.usefixtures("data_dir")
@@ -151,6 +156,57 @@ def test_written_bytes_are_those_of_the_turn_itself() -> None:
         assert at[10, "store"] < 1.5 * at[10, "inline"]
         assert at[1_000, "inline"] > 4 * at[10, "inline"]
         assert figures[f"{store}, {1_000:>5,} messages, store"]["target"] is not None
+
+
+def test_a_load_of_many_workers_loses_and_doubles_nothing() -> None:
+    """On PostgreSQL and on Redis Cluster, and a turn sends two statements, with those of new connections."""
+    figures = _figures("load")
+
+    if not figures:
+        pytest.skip("neither PostgreSQL nor Redis is installed")
+    assert not _missed(figures)
+    sent = [figure["value"] for name, figure in figures.items() if name.endswith("scripts, a turn")]
+    assert all(2 <= each < 5 for each in sent)
+
+
+def test_the_load_notices_what_is_lost_and_doubled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message that was accepted and is not stored is lost. A turn or a model call too many is doubled."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    load, store = import_module("load"), MemoryStore()
+    monkeypatch.setitem(load.STORES, "memory", SimpleNamespace(open=lambda *_, **__: nullcontext(store)))
+    one = load.Load("memory", "", "", 1, 1, 1.0, 1, 0.0, seed=1)
+    head, _ = load.prepared(load.length_of(0))
+    store.save_parts("chat-0", head.blob, head.parts, (), expected=None)
+    chat = Chat(load.WIRES["openai"].backend(load.Model(0.0)))
+    kept = chat.conversation(store, "chat-0", parts="store")
+    for id in ("a", "b"):
+        kept.send(f"Hello.\n\n{id}", turn_id=id)
+
+    def found(*ids: str, turns: int, calls: int) -> object:
+        answer = {"accepted": [[0, id] for id in ids], "took": [0.1] * turns, "calls": calls}
+        return load.held_against(one, [answer])
+
+    assert found("a", "b", turns=2, calls=2) == (0, 0)
+    assert found("a", "b", "c", turns=3, calls=3) == (1, 0)
+    assert found("a", "b", turns=2, calls=3) == (0, 1)
+    kept.send("Hello.\n\nb", turn_id="again")
+    assert found("a", "b", turns=2, calls=2) == (0, 1)
+
+
+def test_the_table_of_sizes_follows_from_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten times the conversations need ten times the cores, the log and the space."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    load = import_module("load")
+    found = load.Found(client=2.0, server=0.5, written=2e3, first=3e3, commands=2.0, stored=25e3)
+
+    rows = [line.strip("| ").split(" | ") for line in load.sizing({"Store": found}).splitlines()[2:]]
+
+    assert ["**computed, turns a second**: one core of workers", "500"] in rows
+    assert ["one core of the servers", "2,000"] in rows
+    values = dict(map(tuple, rows[-6:]))  # of 10 million: a million a day used, 10 turns each, peak 5
+    assert values["stored"] == "250 GB"
+    assert values["log of a day"] == "30 GB"
+    assert values["cores of workers, peak"] == "1.16"
 
 
 def test_a_missed_target_is_printed_and_fails_only_under_strict(tmp_path: Path) -> None:
