@@ -89,8 +89,8 @@ def declared(extra: str | None = None) -> dict[str, str]:
 
 
 def extras_of() -> list[str]:
-    """The extras for users: all but that of the tests."""
-    return [name for name in _project()["optional-dependencies"] if name != "test"]
+    """The extras for users: all but those of the tests and of the site."""
+    return [name for name in _project()["optional-dependencies"] if name not in ("docs", "test")]
 
 
 def all_of(names: list[str]) -> set[str]:

@@ -69,6 +69,7 @@ HEAVY = (
     "stores/test_server_death.py",
     "test_behaviour.py",
     "test_benchmarks.py",
+    "test_site.py",  # a build of the whole site, half a minute
     "test_public_api.py::test_the_types_are_as_promised",  # a whole run of mypy
     "turn/test_random_conversations.py",
     "turn/test_state_machine.py",

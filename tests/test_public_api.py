@@ -105,7 +105,7 @@ def test_exported_names_are_complete() -> None:
 
 def test_every_public_name_is_shown() -> None:
     """A name that no page, no example and no typed promise has, is private."""
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     shown = [*pages, ROOT / "tests" / "typing" / "api.py", *(ROOT / "examples").glob("**/*.py")]
     words = {word for file in shown for word in re.findall(r"\w+", file.read_text(encoding="utf-8"))}
 

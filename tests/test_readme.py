@@ -28,7 +28,8 @@ from .stores._places import postgres_database
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PAGES = sorted((ROOT / "docs").glob("*.md"))
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+TOP = [page for page in PAGES if page.parent == ROOT / "docs"]
 
 
 def python_blocks(text: str) -> list[str]:
@@ -127,11 +128,11 @@ def test_a_section_is_one_line_of_shell(heading: str) -> None:
 
 
 def test_each_page_is_linked() -> None:
-    """A reader of the README finds each page of docs/ and each example."""
+    """A reader of the README finds each page of docs/ and each example. The site has the other folders."""
     examples = {f"examples/{path.stem}" for path in (ROOT / "examples").glob("*.py") if path.stem[0] != "_"}
     linked = set(re.findall(r"\]\(((?:docs|examples)/[^)#]+)", README))
 
-    assert {str(page.relative_to(ROOT)) for page in PAGES} - linked == set()
+    assert {str(page.relative_to(ROOT)) for page in TOP} - linked == set()
     assert examples - {link.removesuffix(".py") for link in linked} == set()
 
 
@@ -145,12 +146,21 @@ def private_postgres() -> Iterator[str]:
         yield url.replace("postgresql+psycopg:", "postgresql:")
 
 
+RUN = ("docs", "start", "how_to")
+"""Folders of pages with programs."""
+
+
+def page_id(page: Path) -> str:
+    """The path of a page below docs/, for the name of a test."""
+    return page.stem if page.parent in (ROOT, ROOT / "docs") else f"{page.parent.name}/{page.stem}"
+
+
 OWN_PROCESS = {"columns", "django", "postgres"}
 """Pages that set up what a process has once, such as Django, or that need a database."""
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if page.stem not in OWN_PROCESS], ids=lambda page: page.stem
+    "page", [page for page in PAGES if page.stem not in OWN_PROCESS and page.parent.name in RUN], ids=page_id
 )
 def test_a_page_does_what_it_says(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -205,7 +215,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=page_id)
 def test_links_lead_somewhere(page: Path) -> None:
     """Every relative link names a file of the repository, and a heading that the file has."""
     links = re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?[^)]*\)", page.read_text(encoding="utf-8"))

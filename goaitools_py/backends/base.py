@@ -76,7 +76,7 @@ class RequestParts(Value, frozen=True, kw_only=True):
     """The conversation's id, for provider APIs with a prompt-cache key. They send a digest of it, never the
     id itself. A setting overrides it."""
     forbid_tools: bool = False
-    """Send the same tools, but forbid the model to call them (`tool_choice: none`)."""
+    """Send the same tools, but forbid the model to call them (`tool_choice` "none")."""
     carried: Mapping[str, str] = {}
     """Values of earlier replies (`Reply.carried`) that this request needs. Expired ones are left out."""
     has_system: bool = True

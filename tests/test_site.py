@@ -1,0 +1,163 @@
+"""The site of docs/: it is built without a warning, has each public name, and its pages are short.
+
+Owns: what the site promises. Must never know: what a page says, and how `docs/conf.py` makes it.
+"""
+
+from __future__ import annotations
+
+import html
+import importlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import goaitools_py
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+MODULES = ["goaitools_py", *(f"goaitools_py.{name}" for name in goaitools_py._MODULES)]
+
+MOST_WORDS = {"start": 400, "how_to": 400}
+"""Words of a page, by its folder."""
+WORDS = 1500
+"""Words of each other page, but for pages of tables in the reference and these."""
+LONGER = {
+    "architecture": 1646,
+    "columns": 1521,
+    "compaction": 7181,
+    "conversations": 4136,
+    "errors": 1733,
+    "events": 2476,
+    "frontends": 2212,
+    "numbers": 3066,
+    "own_wire": 1610,
+    "serve": 3880,
+    "servers": 2169,
+    "state": 3884,
+    "stores": 5583,
+    "turns": 1718,
+}
+"""Pages that are too long, with a ceiling each, which only falls."""
+
+
+def reference_pages() -> set[str]:
+    """The pages that the index lists under Reference."""
+    index = (DOCS / "index.md").read_text(encoding="utf-8")
+    return set(re.findall(r"\]\((\S+)\.md\)", index.partition("\n## Reference\n")[2].partition("\n## ")[0]))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site."""
+    out = tmp_path_factory.mktemp("site")
+    built = build(DOCS, out)
+    assert built.returncode == 0, built.stderr
+    return out
+
+
+def build(docs: Path, out: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """What `sphinx` says: no warning is left out."""
+    if subprocess.run([sys.executable, "-c", "import sphinx, furo, myst_parser"], stderr=-3).returncode:
+        pytest.skip("no Sphinx: pip install -e '.[docs]'")
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", *options]
+    return subprocess.run(
+        [*command, str(docs), str(out)], cwd=ROOT, capture_output=True, text=True, timeout=600
+    )
+
+
+def test_pages_are_short() -> None:
+    """A page for a beginner or a task has at most 400 words, and any other 1,500, but for the reference."""
+    reference = reference_pages()
+    for page in DOCS.rglob("*.md"):
+        name = page.relative_to(DOCS).with_suffix("").as_posix()
+        words = len(page.read_text(encoding="utf-8").split())
+        most = MOST_WORDS.get(page.parent.name, LONGER.get(name, WORDS))
+        assert words <= most or name in reference, f"{name}: {words} words, at most {most}"
+    assert all(most > WORDS for most in LONGER.values())
+    assert LONGER.keys() & reference == set()
+
+
+def test_each_public_name_has_an_entry(site: Path) -> None:
+    """With an anchor that is the name, on the page of its module."""
+    missing: list[str] = []
+    for module in MODULES:
+        page = (site / "reference" / f"{module.rpartition('.')[2]}.html").read_text(encoding="utf-8")
+        ids = set(re.findall(r'<dt class="[^"]*" id="([^"]+)"', page))
+        names = {f"{module}.{name}" for name in importlib.import_module(module).__all__}
+        missing += sorted(names - ids)
+    assert missing == []
+
+
+def test_an_entry_has_fields_and_a_constant_its_text(site: Path) -> None:
+    """Docstrings are read: of a value its fields, of a constant the string below it."""
+    page = html.unescape((site / "reference" / "goaitools_py.html").read_text(encoding="utf-8"))
+    for field in ("first_delta", "max_iterations", "retry_after", "cost_usd"):
+        assert re.search(rf"\b{field}\b", page), field
+    data = re.search(r'id="goaitools_py\.PLAIN".*?</dl>', page, re.S)
+    assert data is not None
+    assert "<p>" in data[0]
+
+
+def test_copies_of_the_source_are_where_links_lead(site: Path) -> None:
+    """Each link of each page to the site's own files leads to one."""
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 80
+    for page in pages:
+        for link in re.findall(r'href="(?!\w+:)([^"#?]+)', page.read_text(encoding="utf-8")):
+            assert (page.parent / html.unescape(link)).exists(), f"{page.relative_to(site)}: {link}"
+
+
+def test_llms_txt_has_a_line_for_each_page(site: Path) -> None:
+    """The title, what the package is, and each page of the index with what it says."""
+    text = (site / "llms.txt").read_text(encoding="utf-8")
+    linked = set(re.findall(r"^- \[[^]]+\]\((\S+\.html)\): \S", text, re.M))
+
+    assert text.startswith("# goaitools-py\n")
+    assert all((site / link).exists() for link in linked)
+    pages = {page.relative_to(DOCS).with_suffix(".html").as_posix() for page in DOCS.rglob("*.md")}
+    decisions = {page for page in pages if re.match(r"decisions/\d", page)}  # their own page lists them
+    assert pages - linked - decisions == {"index.html"}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "[a](gone.md)",
+        "[a](other.md#gone)",
+        "[a](#gone)",
+        "[a](../gone.py)",
+        "[a](../LICENSE)",
+        "```{nothing}\n```",
+    ],
+)
+def test_a_dead_link_fails_the_build(said: str, tmp_path: Path) -> None:
+    """A page, a heading, a file of the source, a directive: what does not exist fails."""
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "conf.py").write_text((DOCS / "conf.py").read_text(encoding="utf-8"), encoding="utf-8")
+    (docs / "index.md").write_text(f"# Site\n\n## Pages\n\n- [Other](other.md): a page\n\n{said}\n", "utf-8")
+    (docs / "other.md").write_text("# Other\n", encoding="utf-8")
+    (tmp_path / "examples").mkdir()
+    (tmp_path / "README.md").write_text("# Read me\n", encoding="utf-8")
+
+    assert build(docs, tmp_path / "out").returncode != 0
+
+
+def test_a_page_in_no_group_fails_the_build(tmp_path: Path) -> None:
+    """And the same pages pass with a line for it in the index."""
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "conf.py").write_text((DOCS / "conf.py").read_text(encoding="utf-8"), encoding="utf-8")
+    (docs / "index.md").write_text("# Site\n\n## Pages\n", "utf-8")
+    (docs / "other.md").write_text("# Other\n", encoding="utf-8")
+    (tmp_path / "examples").mkdir()
+    (tmp_path / "README.md").write_text("# Read me\n", encoding="utf-8")
+
+    assert "other.md" in build(docs, tmp_path / "out").stderr
+    (docs / "index.md").write_text(
+        "# Site\n\n## Pages\n\n- [Other](other.md): [it](../README.md#a)\n", "utf-8"
+    )
+    assert build(docs, tmp_path / "out").stderr == ""
