@@ -36,6 +36,7 @@ from django.db.migrations.state import ModelState, ProjectState
 from django.db.migrations.writer import MigrationWriter
 from django.forms import modelform_factory
 from django.test import RequestFactory
+from django.utils import timezone
 
 from goaitools_py.integrations.django import AsyncDjangoStore, DjangoStore, StateField
 
@@ -325,11 +326,40 @@ def test_the_store_keeps_the_contract(alias: str) -> None:
     store_contract(lambda: DjangoStore(Conversation, using=alias))
 
 
+def expiring(alias: str) -> Callable[[str], None]:
+    """Make the row of a key older than 1,000 seconds."""
+
+    def expire(key: str) -> None:
+        late = timezone.now() - timedelta(seconds=1_000)
+        assert Conversation.objects.using(alias).filter(key=key).update(updated_at=late) == 1
+
+    return expire
+
+
+@pytest.mark.usefixtures("_connections_of_threads")
+def test_the_store_with_a_ttl_keeps_the_contract(alias: str) -> None:
+    """A row that was not saved for so long is as if it were deleted."""
+    store_contract(
+        lambda: DjangoStore(Conversation, using=alias, ttl=1_000.0), lease_ttl=0.2, expire=expiring(alias)
+    )
+
+
+def test_an_old_row_goes_with_its_bytes_aside_when_it_is_deleted(alias: str, store: DjangoStore) -> None:
+    """`delete` finds nothing, and leaves no bytes."""
+    aside = f"ada.unreadable.{'0' * 24}"
+    for key in ("ada", aside, "adam"):
+        store.save(key, STATE, expected=None)
+        expiring(alias)(key)
+
+    assert DjangoStore(Conversation, using=alias, ttl=1_000.0).delete("ada") is False
+    assert list(Conversation.objects.using(alias).values_list("key", flat=True)) == ["adam"]
+
+
 @pytest.mark.usefixtures("_connections_of_threads")
 @pytest.mark.parametrize("alias", ["postgres"], indirect=True)
 def test_the_async_store_keeps_the_contract(alias: str) -> None:
     """The async store does what every store must do, races included."""
-    store_contract(lambda: AsyncDjangoStore(Conversation, using=alias))
+    store_contract(lambda: AsyncDjangoStore(Conversation, using=alias, ttl=1_000.0), expire=expiring(alias))
 
 
 def test_a_store_belongs_to_the_connection_of_its_thread(alias: str, store: DjangoStore) -> None:

@@ -30,10 +30,10 @@ from goaitools_py.testing import _store_beside, _store_extras, _store_saving, _s
 from goaitools_py.testing._store_case import StoreCheck
 
 
-def findings(make_store: Callable[[], Any]) -> str:
+def findings(make_store: Callable[[], Any], expire: Callable[[str], None] | None = None) -> str:
     """What the contract says about a store, "" if nothing."""
     try:
-        store_contract(make_store, max_blob_bytes=100_000, lease_ttl=0.2)
+        store_contract(make_store, max_blob_bytes=100_000, lease_ttl=0.2, expire=expire)
     except AssertionError as error:
         return str(error)
     return ""
@@ -51,6 +51,13 @@ class Bent(MemoryStore):
     def put(self, key: str, blob: bytes, version: int, at: datetime | None = None) -> int:
         self._kept[key] = Stored(blob=blob, version=version, updated_at=at or datetime.now(UTC))
         return version
+
+
+class ForgetsNothing(Bent):
+    """It has a `ttl` that does nothing."""
+
+    def expire(self, key: str) -> None:
+        assert self.raw(key) is not None
 
 
 class GivesEmpty(Bent):
@@ -789,6 +796,7 @@ BROKEN: tuple[tuple[Any, StoreCheck], ...] = (
     (KeepsAllParts, _store_beside.parts_change_with_the_head),
     (LeavesParts, _store_beside.parts_go_with_the_head),
     (PartsLater, _store_beside.parts_and_head_race),
+    (ForgetsNothing, _store_beside.old_rows_are_gone),
     (LoadsWithoutLease, _store_together.lease_comes_with_the_blob),
     (ReleasesWhenRefused, _store_together.save_ends_the_lease),
     (SavesUnderLease, _store_together.save_ends_the_lease),
@@ -808,7 +816,7 @@ def test_a_broken_store_is_found(broken: Callable[[], Any], check: StoreCheck) -
     """Each store is broken in one way, and the check that is for it says so."""
     store = broken()
 
-    told = findings(broken if isinstance(store, Remembers) else lambda: store)
+    told = findings(broken if isinstance(store, Remembers) else lambda: store, getattr(store, "expire", None))
 
     assert f"- {check.wants}: " in told
 

@@ -725,7 +725,8 @@ def every_store(path: str, engine: Engine, client: Redis) -> tuple[Store, ...]:
     return (
         MemoryStore(),
         SQLiteStore(path),
-        SQLAlchemyStore(engine, table="chats", schema=None),
+        SQLAlchemyStore(engine, table="chats", schema=None, ttl=3600.0),
+        SQLiteStore(path, busy_timeout=5.0, ttl=3600.0),
         RedisStore(client, ttl=3600.0, prefix="chats", wait_replicas=1, wait_seconds=0.5),
         RedisStore.open("redis+cluster://one:6379,two:6379", timeout=5.0, wait_replicas=1),
         RedisStore(client, ttl=3600.0, prefix="chats", recent=True),
@@ -743,7 +744,7 @@ def every_async_store(
     return (
         AsyncMemoryStore(),
         AsyncSQLiteStore(path),
-        AsyncSQLAlchemyStore(engine),
+        AsyncSQLAlchemyStore(engine, ttl=3600.0),
         AsyncRedisStore(client),
         AsyncCallableStore(load, save),
     )
@@ -761,7 +762,7 @@ def what_stores_may_do(store: Store) -> None:
             assert_type(lease, Lease)
             assert_type(lease.renew(), bool)
     stores_of_our_own: tuple[Leasing, Leasing] = (MemoryStore(), SQLiteStore(":memory:"))
-    store_contract(lambda: stores_of_our_own[0], max_blob_bytes=1_000, lease_ttl=0.5)
+    store_contract(lambda: stores_of_our_own[0], max_blob_bytes=1_000, lease_ttl=0.5, expire=print)
 
 
 async def what_async_stores_may_do(store: AsyncStore) -> None:
