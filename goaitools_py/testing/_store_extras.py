@@ -216,7 +216,8 @@ def recent_pages_hold_still(case: StoreCase) -> Findings:
     names = [f"still/{number}" for number in range(9)]
     versions = {name: case.store.save(case.key(name), b"blob", expected=None) for name in names}
     first = case.other.recent(case.key("still/"), limit=4)
-    moved = {"still/0", "still/8"}
+    # Two from behind come to the front, and one in front goes: a cursor that counts rows is wrong then.
+    moved = {"still/0", "still/1", "still/8"}
     for name in sorted(moved):
         case.store.save(case.key(name), b"newer", expected=versions[name])
     if case.store.can_delete:
