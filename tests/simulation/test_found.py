@@ -93,6 +93,21 @@ FOUND = {
         Act("answer", 4, choice=0.16691904052610862),
         crowd=3,
     ),
+    "a claim without an answer was saved again, without the event that was taken back": schedule(
+        669,
+        Act("send", 1, save="checkpoint", choice=0.8559620194968209),
+        Act("cancel", 2, save="checkpoint", has_id=False, choice=0.2940754772034204),
+        Act(
+            "resume",
+            3,
+            choice=0.2959757975529451,
+            faults=(Fault(6, "late", 3.0), Fault(19, "kill_after", 0.7)),
+        ),
+        Act("append", 101, choice=0.5203051455003944),
+        Act("withdraw", 154, target=101, choice=0.29859663493915156),
+        leases=True,
+        crowd=2,
+    )._replace(steers=True),
 }
 
 
