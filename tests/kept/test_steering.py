@@ -490,6 +490,16 @@ def test_a_typed_send_waits_for_a_turn_of_its_own(kept: Threads, leasing: Leasin
     assert blob_in(leasing) == b""
 
 
+def test_an_edit_waits_for_a_turn_of_its_own(group: Group) -> None:
+    """In the turn that runs it would be a second message, and the one that it replaces would stay."""
+    group.backend.then("Hi.")
+    group.mine.send("Hello.", turn_id="m-1")
+    before = blob_in(group.store)
+    with group.store.inner.lease("ada", 60.0), pytest.raises(TurnInProgressError):
+        group.other().send("Goodbye.", turn_id="m-2", edit="m-1", timeout=0.02)
+    assert blob_in(group.store) == before
+
+
 # ------------------------------------------------------------------------------------------- withdrawals
 
 

@@ -14,10 +14,11 @@ from goaitools_py import Approve, Chat, Compactor, Conversation, Deny, KeepRecen
 from goaitools_py.base.values import replace
 from goaitools_py.chat.kept import changes
 from goaitools_py.chat.kept.parts import LOADED
-from goaitools_py.chat.kept.steering import stop_flow
+from goaitools_py.chat.kept.steering import stop_flow, withdraw_flow
 from goaitools_py.chat.kept.turn import KeptTurn
 from goaitools_py.history.additions import append_messages, update_state
 from goaitools_py.seal import BlobLimits, Plain
+from goaitools_py.state.records import digest8
 from goaitools_py.states import pending_calls
 from goaitools_py.turn.flow import Flow, Invoke
 from goaitools_py.turn.plan import Outages
@@ -174,6 +175,8 @@ class Desk:
                 return Answering(worker, self)
             case "append":
                 return Plainly(partial(changes.append_flow, settings, partial(self._append, act)))
+            case "withdraw":
+                return Plainly(partial(withdraw_flow, settings, digest8(f"e{act.target}")))
             case "update":
                 grow = partial(self._updated, act)
                 return Plainly(partial(changes.append_flow, settings, grow, count=None))

@@ -13,20 +13,22 @@ import msgspec
 
 from goaitools_py import StateConflictError
 from goaitools_py.base.values import replace
-from goaitools_py.chat.kept import changes, facade, privacy, row, row_parts
+from goaitools_py.chat.kept import changes, facade, privacy, row, row_parts, steering
 from goaitools_py.chat.kept import turn as kept_turn
 from goaitools_py.chat.kept.steering import StopWatch
 from goaitools_py.chat.kept.turn import KeptTurn
+from goaitools_py.history import additions
 from goaitools_py.history.branch import rewind_state
 from goaitools_py.history.convert import state as conversion
 from goaitools_py.history.redact import redaction
 from goaitools_py.history.redact.redaction import Redaction
 from goaitools_py.history.rewrite import cut
 from goaitools_py.open_turn import given_answers, steps, turn_ids
+from goaitools_py.open_turn.inbox import released
 from goaitools_py.state.state import dump_state, load_state
 from goaitools_py.turn import fallback
 from goaitools_py.turn import tool_calls as calling
-from goaitools_py.turn.flow import CallModel, Checkpoint, Flow
+from goaitools_py.turn.flow import CallModel, Checkpoint, Clock, Flow
 
 from ._store import Rows
 
@@ -71,6 +73,22 @@ def _started_first(start: Any) -> Any:
             answer = None if isinstance(effect, Checkpoint) else (yield effect)
 
     return late
+
+
+def _of_claimed(withdraw: Any) -> Any:
+    return lambda state, id: withdraw(released(state), id)
+
+
+def _yes(_: Any) -> Any:
+    def withdrawn(*_: Any) -> Flow[bool]:
+        yield Clock()
+        return True
+
+    return withdrawn
+
+
+def _as_it_waits(_: Any) -> Any:
+    return lambda blob, id, **how: blob
 
 
 def _never(_: Any) -> Any:
@@ -292,7 +310,14 @@ BUGS: Final[dict[str, Bug]] = {
     "another reply to a message that comes again": Bug(
         turn_ids, "stored_reply", _another_text, "was answered with"
     ),
-    "a look that does not take the messages in": Bug(kept_turn, "take_in", _not_taken_in, "is lost", 1_419),
+    "a look that does not take the messages in": Bug(kept_turn, "take_in", _not_taken_in, "is lost", 579),
+    "a withdrawal of what a turn has claimed": Bug(
+        additions, "withdrawn", _of_claimed, "taken back in .* in a request", 179
+    ),
+    "a withdrawal that is not saved": Bug(steering, "_withdrawn", _yes, "taken back in .* is there", 3_409),
+    "a withdrawal that does nothing": Bug(
+        steering, "withdraw_message", _as_it_waits, "did not take it back", 9
+    ),
     "an error that no page names": Bug(KeptTurn, "_repeat", _raising, "ended with LookupError", 12),
 }
 """The bugs by name."""

@@ -6,6 +6,8 @@ steps, or how a fault is made.
 - What was acknowledged is in the conversation or its archive, once: a message whose turn gave a result, or
   failed and was saved, and an event that was appended. Rewinds, resets, erasures, compactions without an
   archive, and `pending_input` take away openly.
+- An event that was taken back is in no request that the provider took, and does not come back. One that
+  waits, and that no turn has claimed, can be taken back.
 - What is to be deleted is gone, and so is what a redaction takes out; it comes back only if it is said again.
 - A cancelled turn leaves its message, and each reply that it got, in the conversation. A turn that ended does
   so too.
@@ -98,7 +100,8 @@ class Promises:
 
     `kept`: what was acknowledged, by conversation. `gone`: what was taken away openly. `cut`: what a
     compaction took out. `forgotten`: what was deleted. `back`: the refused messages that were handed back.
-    `told`: the names that updates have set. `answered`: the newest message that was answered.
+    `told`: the names that updates have set. `sent`, `withdrawn`: the events that requests had, and those that
+    were taken back. `answered`: the newest message that was answered.
     """
 
     def __init__(self, schedule: Schedule, codec: Codec) -> None:
@@ -113,7 +116,7 @@ class Promises:
         self._looks = (
             schedule.is_tight
             or schedule.recalls
-            or any(act.kind in TAKES or act.kind == "resume" for act in schedule.acts)
+            or any(act.kind in (*TAKES, "resume", "withdraw") for act in schedule.acts)
         )
         self._kept: defaultdict[str, set[str]] = defaultdict(set)
         self._gone: defaultdict[str, set[str]] = defaultdict(set)
@@ -121,6 +124,9 @@ class Promises:
         self._forgotten: defaultdict[str, set[str]] = defaultdict(set)
         self._back: defaultdict[str, set[str]] = defaultdict(set)
         self._told: defaultdict[str, set[str]] = defaultdict(set)
+        self._sent: defaultdict[str, set[str]] = defaultdict(set)
+        self._withdrawn: defaultdict[str, set[str]] = defaultdict(set)
+        self._waiting: dict[int, bytes] = {}
         self._stopped: set[str] = set()
         self._copied: set[str] = set()
         self._resumed: defaultdict[int, set[str]] = defaultdict(set)
@@ -143,6 +149,8 @@ class Promises:
             self.undelivered[act.id] = act
         elif act.kind == "stop":
             self._stopped.add(act.key)
+        elif act.kind == "withdraw" and f"e{act.target}" in self._kept[act.key] - self._copied:
+            self._waiting[act.id] = blob
         elif act.kind in DELETES:
             self._found[act.id] = self._deletions[act.key], bool(blob)
         elif act.kind == "redact":
@@ -175,6 +183,9 @@ class Promises:
 
     def _taken(self, key: str, act: Act, lost: set[str]) -> None:
         kind = act.kind
+        if kind == "withdraw":
+            self._gone[key] |= lost
+            return
         if kind in DELETES:
             lost = lost | self._cut.pop(key, set())  # the ids of what was cut before go with the row
             self._forgotten[key] |= lost
@@ -203,6 +214,30 @@ class Promises:
             self._answered(act, result)
         elif act.kind == "append":
             self._keep(act.key, f"e{act.id}")
+        elif act.kind == "withdraw" and act.id in self._waiting:
+            self._taken_back(act, result, blob)
+
+    def _taken_back(self, act: Act, is_back: bool, blob: bytes) -> None:
+        """Check the answer to a withdrawal. The event was acknowledged before it began, and is not added
+        once more."""
+        key, id = act.key, f"e{act.target}"
+        if is_back:
+            self._withdrawn[key].add(id)
+            self._check_sent(key)
+        elif blob and blob == self._waiting[act.id]:
+            inbox = load_state(blob, codec=self.codec).inbox
+            if id in [mark for item in inbox if not item.is_taken for mark in _marks(item.entry)]:
+                self.broken(f"{id} waits in {key}, and withdraw {act.id} did not take it back")
+
+    def sent(self, key: str, body: bytes) -> None:
+        """Note what a request of a conversation has, which the provider has taken."""
+        if self._waiting or self._schedule.steers:
+            self._sent[key].update(_marks(body))
+            self._check_sent(key)
+
+    def _check_sent(self, key: str) -> None:
+        if sent := self._withdrawn[key] & self._sent[key]:
+            self.broken(f"{', '.join(sorted(sent))} was taken back in {key}, and is in a request")
 
     def _check_gone(self, act: Act, blob: bytes) -> None:
         deletions, was_there = self._found[act.id]
@@ -216,8 +251,9 @@ class Promises:
             forgotten.add(text)  # it may have stood in the archive alone
 
     def copied(self, act: Act) -> None:
-        """Note that two processes say the same message: each may be told that it is refused."""
-        self._copied.add(f"m{act.id}")
+        """Note that two processes say the same message: each may be told that it is refused, and one may add
+        an event that was taken back meanwhile."""
+        self._copied |= {f"m{act.id}", f"e{act.id}"}
 
     def killed(self, act: Act) -> None:
         """Note what died with a process. What waits alone, and is refused to a `resume`, is handed to it."""
@@ -299,6 +335,8 @@ class Promises:
         redacted = {f"m{id[1:]}" for id in self._forgotten[key]}
         if refused := (self._back[key] & found.keys()) - redacted - self._copied:
             self.broken(f"{', '.join(sorted(refused))} was refused and handed back, and is in {key}")
+        if there := self._withdrawn[key] & found.keys():
+            self.broken(f"{', '.join(sorted(there))} was taken back in {key}, and is there")
         if untold := self._told[key] - state.meta.about.keys():
             self.broken(f"{', '.join(sorted(untold))} was said of {key} and is lost")
 

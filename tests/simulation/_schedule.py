@@ -47,6 +47,7 @@ ACTS: Final = {
     "undo": 1,  # the newest cut
     "update": 1,  # title and metadata
     "stop": 1,  # the stop flag is set
+    "withdraw": 0,  # an event is taken back; only where turns steer, see `_with_withdrawals`
     "convert": 1,  # a message through a chat of another provider API
     "fallback": 1,  # a message while the provider is down, and there is a second one
     "recall": 1,  # a message whose model searches what was cut out
@@ -96,7 +97,7 @@ class Act(NamedTuple):
         wire: The provider API of the worker's chat; "" for that of the schedule.
         rounds: The tools that the model calls, reply by reply.
         has_id: The message has a `turn_id`, and is delivered until it was answered.
-        target: For "again" and "redact": the id of the message or event.
+        target: For "again", "redact" and "withdraw": the id of the message or event.
         choice: A number between 0 and 1 for what is left to choose.
         faults: What hits this worker.
     """
@@ -205,10 +206,15 @@ def draw(seed: int) -> Schedule:
         if kind == "fork":
             keys.append(f"f{id}")
     kinds = {act.kind for act in acts}
+    leases = random.random() < 0.6
+    steers = seed % 10 == 9
+    if steers and leases:
+        # From numbers of its own: the schedules of other seeds stay as they are.
+        acts = _with_withdrawals(Random(-seed), acts)
     return Schedule(
         seed=seed,
         wire=wire,
-        leases=random.random() < 0.6,
+        leases=leases,
         combines=seed // 3 % 2 == 0,
         behind=random.random() < 0.15,
         crowd=random.choice((1, 2, 2, 3, 3, 4)),
@@ -219,8 +225,21 @@ def draw(seed: int) -> Schedule:
         converts="convert" in kinds or "fallback" in kinds,
         fallback=random.choice((wire, *others)) if "fallback" in kinds else "",
         recalls="recall" in kinds,
-        steers=seed % 10 == 9,
+        steers=steers,
     )
+
+
+def _with_withdrawals(random: Random, acts: list[Act]) -> list[Act]:
+    """The acts, with an event or two more, and with an attempt to take each event back."""
+    made = list(acts)
+    for id in range(101, 101 + random.choice((1, 1, 2))):
+        made.insert(random.randint(1, len(made)), Act(kind="append", id=id, choice=random.random()))
+    for act in [act for act in made if act.kind == "append"]:
+        at = random.randint(made.index(act) + 1, len(made))
+        faults = _faults(random) if random.random() < 0.3 else ()
+        id, choice = 100 + len(made), random.random()
+        made.insert(at, Act("withdraw", id + 50, act.key, target=act.id, choice=choice, faults=faults))
+    return made
 
 
 def _one_of(random: Random, weights: dict[str, int]) -> str:

@@ -408,6 +408,7 @@ class Worker:
             raise outage(0.0)
         if REFUSED.encode() in effect.request.body:
             raise refusal()
+        run.promises.sent(self.act.key, effect.request.body)
         self.wake, self.has_asked = run.now + run.seconds(), True
         body, self._hears = provider.reply(effect.request)
         if self._strikes == "unanswered":

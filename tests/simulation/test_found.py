@@ -93,6 +93,16 @@ FOUND = {
         Act("answer", 4, choice=0.16691904052610862),
         crowd=3,
     ),
+    "a claim without an answer was saved again, without the event that was taken back": schedule(
+        669,
+        Act("send", 1, save="checkpoint", choice=0.8559620194968209),
+        Act("cancel", 2, save="checkpoint", has_id=False, choice=0.2940754772034204),
+        Act("resume", 3, choice=0.2959757975529451, faults=(Fault(6, "late", 3.0),)),
+        Act("append", 101, choice=0.5203051455003944),
+        Act("withdraw", 154, target=101, choice=0.29859663493915156),
+        leases=True,
+        crowd=2,
+    )._replace(steers=True),
 }
 
 
@@ -103,5 +113,7 @@ def test_a_schedule_that_once_failed_passes(name: str) -> None:
     played = Run(FOUND[name], traced=True)
 
     assert played.play() == ""
-    struck = {line.partition("***")[2].split()[0] for line in played.trace or () if "***" in line}
-    assert struck == {fault.kind for act in FOUND[name].acts for fault in act.faults}
+    struck = {
+        line.partition("***")[2].split()[0] for line in played.trace or () if "***" in line
+    }  # or "is cancelled"
+    assert struck - {"is"} == {fault.kind for act in FOUND[name].acts for fault in act.faults}

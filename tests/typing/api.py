@@ -843,7 +843,7 @@ def without_a_store(chat: AsyncChat, front: CarryingFrontEnd) -> None:
 
 async def several_workers(chat: AsyncChat, store: AsyncStore, client: AsyncRedis) -> None:
     relay: Relay = RedisRelay(client, prefix="game", keep_seconds=60, alive_seconds=10, entries=1_000)
-    serve(chat, store, key=lambda request, name: Caller(name), relay=relay, compact="after")
+    serve(chat, store, key=lambda request, name: Caller(name), relay=relay, compact="after", gate="steer")
     opened = await MemoryRelay(keep_seconds=9).find("ada")
     assert_type(opened, Opened | None)
     assert_type(RelayLostError("gone").retryable, bool)

@@ -190,8 +190,13 @@ class Row(RowParts):
                 may_pass = is_paid and isinstance(failure, StoreUnavailableError)
                 if not (may_pass and (yield from self._wait())):
                     raise failure
-            if conflict is not None and refused > most and new != self.mine:
+            if new == self.mine:
+                continue
+            if conflict is not None and refused > most:
                 raise conflict
+            if is_newer and not most:
+                # A save without an answer was overtaken. The next try would be a rebase.
+                raise StateConflictError("another worker saved first: try again") from failure
         return self.stored
 
     def find_sent(self, is_there: Callable[[bytes], bool] | None) -> Flow[None]:
