@@ -13,7 +13,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.parent.name != "decisions"),
+]
+"""Decisions are for those who change the package."""
 COMMANDS = sorted((ROOT / "goaitools_py" / "cli").rglob("*.py"))
 
 REPLACED = {
