@@ -33,6 +33,7 @@ LONGER = {
     "events": 2476,
     "frontends": 2212,
     "numbers": 3066,
+    "operate": 2052,
     "own_wire": 1610,
     "serve": 4055,
     "servers": 2169,
