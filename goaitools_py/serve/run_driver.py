@@ -294,7 +294,7 @@ class RunDriver:
             await self._conversation.update(metadata=GOES_ON)
 
     async def _is_stopped(self, turn_ref: str = "") -> bool:
-        """True if the newest stored turn is stopped, and is that of this `turn_ref`, if one is given."""
+        """True if the newest stored turn is stopped, and has this `turn_ref`, if one is given."""
         snapshot = await self._conversation.snapshot()
         if snapshot is None or left_by(snapshot) != "stopped":
             return False
