@@ -31,7 +31,7 @@ LONGER = {
     "conversations": 4136,
     "errors": 1733,
     "events": 2476,
-    "frontends": 2212,
+    "frontends": 2225,
     "numbers": 3066,
     "operate": 2052,
     "own_wire": 1610,
