@@ -195,11 +195,12 @@ def test_an_example_is_small(file: Path) -> None:
 
 
 def test_a_whole_wire_is_small_too() -> None:
-    """The one example in a folder is a dialect, a backend and a run, each of which begins with its idea."""
+    """This example is a dialect, a backend and a run, each of which begins with its idea. Another folder has the
+    files of a deployment, which `tests/serve` runs."""
     folders = {path.parent for path in EXAMPLES.glob("*/*.py")}
     files = {path.name: path.read_text(encoding="utf-8") for path in EXAMPLES.glob("custom_backend/*.py")}
 
-    assert {folder.name for folder in folders} == {"custom_backend"}
+    assert {folder.name for folder in folders} == {"custom_backend", "deploy"}
     assert files.keys() == {"ollama_dialect.py", "ollama_backend.py", "__main__.py"}
     assert sum(len(text.splitlines()) for text in files.values()) < 450
     assert all(ast.get_docstring(ast.parse(text)) for text in files.values())

@@ -174,7 +174,7 @@ class ReplicaWait(Value, frozen=True):
             raise ValueError(f"wait_replicas must be 0 or more, got {replicas}; 0 waits for no replica")
         if isinstance(seconds, bool) or not isinstance(seconds, int | float):
             raise TypeError(f"wait_seconds must be a number of seconds, not {type(seconds).__name__}")
-        limit = answer_limit(client)
+        limit = answer_limit(client) if replicas else None
         if not 0.001 <= seconds < (limit or 3600.0):
             why = "3600" if not limit else f"the client's socket_timeout, {limit:g}"
             raise ValueError(f"wait_seconds must be at least 0.001 and less than {why}, got {seconds}")

@@ -270,3 +270,8 @@ def test_wrong_numbers(how: dict[str, Any], error: type[Exception]) -> None:
     """Also a wait that the client's own timeout would end first."""
     with pytest.raises(error, match="wait_"):
         RedisStore(redis.Redis(socket_timeout=5.0), **how)
+
+
+def test_a_short_timeout_of_the_client_is_fine_where_no_replica_is_awaited() -> None:
+    """The default of `wait_seconds` concerns only those who wait."""
+    RedisStore(redis.Redis(socket_timeout=0.5))
