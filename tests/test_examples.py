@@ -195,8 +195,8 @@ def test_an_example_is_small(file: Path) -> None:
 
 
 def test_a_whole_wire_is_small_too() -> None:
-    """This example is a dialect, a backend and a run, each of which begins with its idea. The other folder has
-    the files of a deployment, which `tests/serve` runs."""
+    """This example is a dialect, a backend and a run, each of which begins with its idea. Files of a
+    deployment stand in the other folder, and `tests/serve` runs them."""
     folders = {path.parent for path in EXAMPLES.glob("*/*.py")}
     files = {path.name: path.read_text(encoding="utf-8") for path in EXAMPLES.glob("custom_backend/*.py")}
 

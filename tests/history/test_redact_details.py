@@ -550,6 +550,7 @@ def test_each_text_of_a_turns_facts_is_searched(name: str) -> None:
         "metadata": {SECRET: SECRET},
         "failed": [SECRET, SECRET],
         "citations": [[0, SECRET]],
+        "acts": [[SECRET, {SECRET: SECRET}]],
     }
     book = Book("openai")
     book.add(user("Hi."), Said("Ho."), **{name: values.get(name, SECRET)})
