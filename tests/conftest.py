@@ -314,6 +314,8 @@ ALLOWED_SKIPS: tuple[str, ...] = (
     "no llama-server",
     "no fish",
     "no zsh",
+    "no nginx",
+    "no compiler of C#",
     "Python 3.11 has no eager tasks",
     "calls are traced already",  # by the run that measures coverage
 )
