@@ -159,7 +159,9 @@ def _plain() -> Node:
                 {200: _json("ConversationFacts")},
             ),
             "patch": {
-                **_operation("renameConversation", "Give the conversation a title.", _WRITE, {204: _none()}),
+                **_operation(
+                    "renameConversation", "Give the conversation a title.", (*_WRITE, 404), {204: _none()}
+                ),
                 "requestBody": _body(_ref("Rename")),
             },
             "delete": _operation(

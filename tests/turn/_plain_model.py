@@ -82,8 +82,12 @@ class Model:
     began: int = 0
     """Tools that the open turn has begun."""
     usage: tuple[int, ...] = ()
-    cut_off: tuple[list[str], list[int]] | None = None
-    """What the running turn has cut off, as `items` and `ends`."""
+    cut_off: tuple[list[str], list[int], int] | None = None
+    """What the running turn has cut off, as `items` and `ends`, and how many pinned messages of it are left."""
+    pinned: set[str] = field(default_factory=set)
+    """Messages of the system: a cut leaves them where they are."""
+    yields: bool = False
+    """In an emergency pinned messages go, too: the oldest first, when all other turns are gone."""
     was_cut: bool = False
     """Since the thinking of closed turns was last taken out: a cut may do that once, some time later."""
 
@@ -167,23 +171,28 @@ class Model:
     # ------------------------------------------------------------------------------------- cuts
 
     def cut_to(self, seen: Sequence[str]) -> int:
-        """Take whole turns from the beginning so that `seen` is left; how many turns stay.
+        """Take whole turns from the beginning, but for pinned messages, so that `seen` is left; how many turns
+        stay.
 
         Raises Broken if no number of turns does it.
         """
         view = self.view()
-        if self.cut_off and self.cut_off[0] + view == list(seen):
+        if self.cut_off and self.cut_off[0] + view[self.cut_off[2] :] == list(seen):
             # It did not help, and was undone.
-            gone_items, gone_ends = self.cut_off
-            self.items = gone_items + self.items
-            self.ends = [*gone_ends, *(one + len(gone_items) for one in self.ends)]
+            gone_items, gone_ends, left = self.cut_off
+            self.items = gone_items + self.items[left:]
+            self.ends = [*gone_ends, *(one + len(gone_items) - left for one in self.ends)]
             self.cut_off = None
             return len(self.ends)
         for gone, end in enumerate([0, *self.ends]):
-            if view[end:] == list(seen):
-                self.cut_off = self.items[:end], self.ends[:gone]
-                self.items = self.items[end:]
-                self.ends = [one - end for one in self.ends[gone:]]
+            pins = [one for one in view[:end] if one in self.pinned]
+            lost = len(pins) + len(view) - end - len(seen)
+            may_lose = self.yields and gone == len(self.ends)
+            if 0 <= lost <= (len(pins) if may_lose else 0) and pins[lost:] + view[end:] == list(seen):
+                pins = pins[lost:]
+                self.cut_off = self.items[:end], self.ends[:gone], len(pins)
+                self.items = pins + self.items[end:]
+                self.ends = [one - end + len(pins) for one in self.ends[gone:]]
                 if gone:
                     self.sent, self.was_cut = b"", True
                 return len(self.ends)

@@ -16,7 +16,7 @@ from ._reading import HISTORY, MARK, read_body, without_marks
 
 __all__ = ["MARKS", "Broken", "Killed", "Known", "Sent", "marks_of", "require", "unsigned"]
 
-MARKS = re.compile(r"\b[AERSTU]\d+x\b")
+MARKS = re.compile(r"\b[AEPRSTU]\d+x\b")
 UNREAD = {
     "signature",
     "data",

@@ -289,6 +289,7 @@ class Attempt:
             said=[mark for mark in said if mark not in before.marks],
             topics=self.topics,
             may_cut=more.pop("may_cut", self._may_cut),
+            pins_yield=self._is_too_long,
             ran=self.base.ran | effects,
             voice=self._voice,
             sent=self._last_sent(),
@@ -310,9 +311,11 @@ class Attempt:
 
     @property
     def _may_cut(self) -> bool:
-        return bool(self.step.compactor in ("recent", "drop")) or any(
-            said.fault in ("context", "413") for said in self.script
-        )
+        return self.step.compactor in ("recent", "drop") or self._is_too_long
+
+    @property
+    def _is_too_long(self) -> bool:
+        return any(said.fault in ("context", "413") for said in self.script)
 
     # -------------------------------------------------------------------------------- the provider
 

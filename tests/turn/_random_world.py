@@ -180,6 +180,7 @@ class World:
         topics: Iterable[str] = (),
         lost: Iterable[str] = (),
         may_cut: bool = False,
+        pins_yield: bool = False,
         **changes: Any,
     ) -> Known:
         """Check a blob that grew from `base`, and note what it holds.
@@ -190,7 +191,8 @@ class World:
             said: Marks that it must hold beside those of `base`.
             topics: Those among them that a newer event may replace.
             lost: Marks that may be gone.
-            may_cut: Whether the oldest marks may be gone too.
+            may_cut: Whether the oldest marks may be gone too, but for those of pinned messages.
+            pins_yield: Whether pinned messages may be gone with them: in an emergency.
             changes: What else is known.
         """
         self.tally["blobs"] += 1
@@ -205,9 +207,10 @@ class World:
         expected = [*base.marks, *said]
         gone = [m for m in expected if m not in marks and m not in replaced and m not in set(lost)]
         if gone and may_cut:
-            kept = [place for place, mark in enumerate(base.marks) if mark in marks]
-            # Whole turns go from the beginning on.
-            gone = [m for m in gone if m not in base.marks or (kept and base.marks.index(m) > kept[0])]
+            kept = [place for place, mark in enumerate(base.marks) if mark in marks and mark[0] != "P"]
+            # Whole turns go from the beginning on; the system's messages stay where they are.
+            old = [m for m in gone if m in base.marks and (pins_yield or m[0] != "P")]
+            gone = [m for m in gone if m not in old or (kept and base.marks.index(m) > kept[0])]
         require(not gone, f"lost without a word: {gone}")
         stayed = [mark for mark in base.marks if mark in marks and mark not in replaced]
         at = [marks.index(mark) for mark in stayed]
@@ -244,7 +247,7 @@ class World:
         marks: list[str] = []
         topics: list[str] = []
         for kind in kinds:
-            letter = {"user": "U", "image": "U", "assistant": "S", "system": "S"}.get(kind, "E")
+            letter = {"user": "U", "image": "U", "assistant": "S", "system": "P"}.get(kind, "E")
             mark = self.mark(letter)
             marks.append(mark)
             text = f"{mark} is said."

@@ -501,7 +501,8 @@ class Conversation(RuleBasedStateMachine):
         if plan.max_calls is not None:
             self.model.excuse("limit")
         faults = {one.kind for one in plan.script if isinstance(one, Fault)}
-        self.is_cut = plan.compactor in CUTS or bool(faults & {"context", "413"})
+        self.model.yields = bool(faults & {"context", "413"})
+        self.is_cut = plan.compactor in CUTS or self.model.yields
         thinks = {"openai": {}, "openai-responses": {"reasoning_effort": "low"}}.get(
             self.wire, {"thinking_budget_tokens": 1024, "max_output_tokens": 4096}
         )
@@ -688,6 +689,7 @@ class Conversation(RuleBasedStateMachine):
         if kind == "system":
             made.append(system(f"{more}, I say."))
             self.model.admit(Waiting(more))
+            self.model.pinned.add(more)
 
     @precondition(lambda self: self.model.is_open or self.model.waiting)
     @rule(plan=PLAN, kinds=st.lists(ANSWERS, max_size=3))
@@ -778,7 +780,7 @@ class Conversation(RuleBasedStateMachine):
         before = len(self.model.ends)
         report = chat.compact_state(self.blob, Compactor(MessageLimit(1), KeepRecentTurns(turns)))
         self._begin(Plan())
-        self.is_cut = True
+        self.is_cut, self.model.yields = True, False
         self._take(report.state)
         require(len(self.model.ends) >= min(before, turns), "more turns are gone than was asked for")
 
