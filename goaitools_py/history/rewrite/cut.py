@@ -317,6 +317,9 @@ def _turn(view: TurnView, turns: Sequence[ClosedTurn], before: Sequence[TurnView
         marked_ones.append(iteration.with_roles(iteration.roles, marks))
         start = end
     facts = {**turn.record.facts, "rewritten": True}
+    if flags := facts.pop("flags", None):
+        calls = {call.id for message in view.messages for call in message.tool_calls}
+        facts |= {"flags": here} if (here := {id: flags[id] for id in flags if id in calls}) else {}
     return replace(turn, record=replace(turn.record, iterations=tuple(marked_ones), facts=facts))
 
 
