@@ -52,7 +52,7 @@ from ..types.result import ChatResult, CompactionReport
 from ..types.turn_warnings import TurnWarning
 from ..types.usage import Bill
 from .relay import Opened, Relay, RelayLostError
-from .runs import Run
+from .runs import Run, TookIn
 
 __all__ = [
     "ANNOUNCE_SECONDS",
@@ -87,7 +87,7 @@ _PLAIN: Final[dict[str, type[Any]]] = {
     kind.__name__: kind
     for kind in (
         TextDelta, TurnStarted, ModelRequested, ReasoningDelta, ModelReplied, ToolFinished, ToolPending,
-        ToolProgress, ContextWarning,
+        ToolProgress, ContextWarning, TookIn,
     )
 }  # fmt: skip
 """Events that are written field by field, without a change."""

@@ -101,6 +101,7 @@ class World:
         keep_branches: bool = False,
         compact: Any = "turn",
         gate: Any = "reject",
+        lease_ttl: float = 1.0,
         **fields: Any,
     ) -> None:
         self.held = asyncio.Event()
@@ -138,7 +139,7 @@ class World:
             self.store,
             key=self.whose,
             frontends=(AISDK, AGUI),
-            lease_ttl=1.0,
+            lease_ttl=lease_ttl,
             stop_every=1e-9,
             limits=limits or ServeLimits(),
             relay=relay,

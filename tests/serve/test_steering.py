@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from goaitools_py.serve import MemoryRelay, ServeLimits, serve
 from goaitools_py.stores import AsyncMemoryStore
 from goaitools_py.testing import Calls, ScriptedBackend
 
+from ._relays import relays
 from ._world import World, asynchronous, said
 
 HALL = "/conversations/hall"
@@ -24,8 +27,8 @@ WIRES = ("openai", "openai-responses", "anthropic")
 
 
 def world_of(*steps: Any, **fields: Any) -> World:
-    """A server that steers."""
-    return World(*steps, gate="steer", **fields)
+    """A server that steers. On a busy machine its turns keep their leases, too."""
+    return World(*steps, gate="steer", **{"lease_ttl": 30.0, **fields})
 
 
 async def waiting(world: World, *texts: str) -> None:
@@ -35,7 +38,7 @@ async def waiting(world: World, *texts: str) -> None:
         shown = [one["text"] for one in found if one["role"] == "user"]
         if all(text in shown for text in texts):
             return
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.005)
 
 
 async def users(world: World) -> list[str]:
@@ -86,31 +89,67 @@ async def streamed(world: World, body: Any) -> list[tuple[str, Any]]:
         return await answer.events()
 
 
-@asynchronous
-async def test_the_second_stream_is_live() -> None:
-    """It begins as soon as the provider has taken the message: the turn still runs. It is the first stream,
-    with the same ids, so that a reconnect goes on in it."""
+def climbing() -> tuple[asyncio.Event, Any]:
+    """A tool that climbs until the event is set."""
     released = asyncio.Event()
 
-    @tool
+    @tool(idempotent=True)
     async def climb() -> str:
-        """Climb, until the second page has seen the call."""
+        """Climb, until the test has seen enough."""
         await released.wait()
         return "up"
 
-    world = world_of(LOOK, Calls([("climb", {})]), "Done.", more_tools=[climb])
-    async with world.stream("POST", TURNS, said()) as first:
-        await world.is_inside.wait()
-        async with world.stream("POST", TURNS, said("Well?", "m2")) as second:
-            await waiting(world, "Well?")
-            world.held.set()
-            seen = []
-            async for event in second:
-                seen.append(event)
-                if event[1].get("name") == "climb":
-                    released.set()
-        assert seen == await first.events()
-    assert kinds(seen) == ["started", *["tool_call", "tool_result"] * 2, "done"]
+    return released, climb
+
+
+@asynccontextmanager
+async def workers(place: str, *steps: Any) -> AsyncIterator[tuple[World, World, asyncio.Event]]:
+    """The worker of the first message, and the worker of the second one: the same, or another one that a
+    relay shows the turn. The event ends the tool "climb"."""
+    released, climb = climbing()
+    if place == "here":
+        world = world_of(*steps, more_tools=[climb])
+        yield world, world, released
+        return
+    async with relays(place) as (one, two):
+        first = world_of(*steps, more_tools=[climb], relay=one)
+        second = world_of(more_tools=[climb], relay=two, store=first.store)
+        async with first.app.running(), second.app.running():
+            yield first, second, released
+
+
+PLACES = ["here", "memory", pytest.param("redis", marks=pytest.mark.service)]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@asynchronous
+async def test_the_second_stream_is_live(place: str) -> None:
+    """It begins as soon as the provider has taken the message, and shows text and calls while the turn runs.
+    It is the first stream, with the same ids. So a reconnect goes on in it, at each worker."""
+    climbs = Calls([("climb", {})], text="I climb.")
+    async with workers(place, LOOK, climbs, "Done.") as (one, two, released):
+        async with one.stream("POST", TURNS, said()) as first:
+            await one.is_inside.wait()
+            async with two.stream("POST", TURNS, said("Well?", "m2")) as second:
+                await waiting(one, "Well?")
+                one.held.set()
+                seen, at_release = [], None
+                async for event in second:
+                    seen.append(event)
+                    if event[1].get("name") == "climb":
+                        at_release, _ = len(seen), released.set()
+            assert seen == await first.events()
+        assert at_release is not None
+        assert "I climb." in "".join(data["text"] for name, data in seen[:at_release] if name == "text")
+        assert kinds(seen) == ["started", *["tool_call", "tool_result"] * 2, "done"]
+        for world in (one, two):
+            last = {"last-event-id": seen[-2][1]["#"]}
+            async with world.stream("GET", CURRENT, headers=last) as rest:
+                assert await rest.events() == seen[-1:]
+        for world in (one, two):
+            assert (await world.ask("POST", TURNS, said("Well?", "m2")))[1]["text"].endswith("Done.")
+        assert len(one.backend.requests) + len(two.backend.requests) == 3 + (one is two) * 3
+        assert await users(one) == ["Hello", "Well?"]
 
 
 @asynchronous
@@ -208,7 +247,7 @@ async def test_a_message_to_another_worker_steers_too(has_relay: bool) -> None:
     """Its client gets the turn at its end."""
     relay = MemoryRelay() if has_relay else None
     world = world_of(LOOK, "Done.", relay=relay)
-    twin = World(store=world.store, gate="steer", relay=MemoryRelay() if has_relay else None)
+    twin = world_of(store=world.store, relay=MemoryRelay() if has_relay else None)
     async with world.stream("POST", TURNS, said()) as first:
         await world.is_inside.wait()
         async with asyncio.TaskGroup() as group:
