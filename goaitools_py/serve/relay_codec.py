@@ -232,9 +232,10 @@ class RunAnnouncer:
     async def tell_all(self) -> None:
         """Put the run's events as they come, and its end. A run that was not announced sends nothing."""
         run = self._run
-        await run.begun()
-        if self._opened is None:
-            return
+        while self._opened is None:  # a message that steers may wait long for a turn of its own
+            if run.is_ending or run.is_over:
+                return
+            await run.news_within(None)
         now = asyncio.get_running_loop().time
         ended_at = None
         while True:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 import pytest
@@ -104,14 +104,15 @@ def climbing() -> tuple[asyncio.Event, Any]:
 
 @asynccontextmanager
 async def workers(place: str, *steps: Any) -> AsyncIterator[tuple[World, World, asyncio.Event]]:
-    """The worker of the first message, and the worker of the second one: the same, or another one that a
-    relay shows the turn. The event ends the tool "climb"."""
+    """The worker of the first message, and the worker of the second one: the same, or another one. A relay
+    shows it the turn, unless the turn is "unseen". The event ends the tool "climb"."""
     released, climb = climbing()
     if place == "here":
         world = world_of(*steps, more_tools=[climb])
         yield world, world, released
         return
-    async with relays(place) as (one, two):
+    found = nullcontext((None, None)) if place == "unseen" else relays(place)
+    async with found as (one, two):
         first = world_of(*steps, more_tools=[climb], relay=one)
         second = world_of(more_tools=[climb], relay=two, store=first.store)
         async with first.app.running(), second.app.running():
@@ -161,55 +162,53 @@ async def test_without_the_gate_it_is_refused() -> None:
         world.held.set()
 
 
+@pytest.mark.parametrize("place", PLACES)
 @asynchronous
-async def test_a_message_that_came_too_late_gets_a_turn_of_its_own() -> None:
+async def test_a_message_that_came_too_late_gets_a_turn_of_its_own(place: str) -> None:
     """The provider refused it in the turn that ran. Its stream is that of its own turn."""
-    world = world_of(LOOK, REFUSED, "Done.", "Yes.")
-    async with world.stream("POST", TURNS, said()) as first:
-        await world.is_inside.wait()
-        async with asyncio.TaskGroup() as group:
-            second = group.create_task(streamed(world, said("And?", "m2")))
-            await waiting(world, "And?")
-            world.held.set()
-        assert (await first.events())[-1][1]["text"].endswith("Done.")
+    async with workers(place, LOOK, REFUSED, "Done.", "Yes.") as (one, two, _):
+        two.backend.then("Yes.")
+        async with one.stream("POST", TURNS, said()) as first:
+            await one.is_inside.wait()
+            async with asyncio.TaskGroup() as group:
+                second = group.create_task(streamed(two, said("And?", "m2")))
+                await waiting(one, "And?")
+                one.held.set()
+            assert (await first.events())[-1][1]["text"].endswith("Done.")
 
-    assert second.result()[0][1]["turn"] == "ada/hall-2"
-    assert second.result()[-1][1]["text"] == "Yes."
-    assert await users(world) == ["Hello", "And?"]
-    async with world.stream("GET", CURRENT) as current:
-        assert await current.events() == second.result()
+        assert second.result()[0][1]["turn"] == "ada/hall-2"
+        assert second.result()[-1][1]["text"] == "Yes."
+        assert await users(one) == ["Hello", "And?"]
+        for world in (one, two):
+            async with world.stream("GET", CURRENT) as current:
+                assert await current.events() == second.result()
 
 
-@pytest.mark.parametrize("at_twin", [False, True])
+@pytest.mark.parametrize("place", [*PLACES, "unseen"])
 @asynchronous
-async def test_a_stop_ends_the_turn_that_has_both_messages(at_twin: bool) -> None:
-    """No model is asked again, although the second request waited for its turn, here or at another worker."""
-    inside, released = asyncio.Event(), asyncio.Event()
+async def test_a_stop_ends_the_turn_that_has_both_messages(place: str) -> None:
+    """No model is asked again, although the second request waited for its turn, here or at another worker,
+    with a relay and without one."""
+    async with workers(place, LOOK, Calls([("climb", {})]), "Unused.") as (one, two, _):
+        async with one.stream("POST", TURNS, said()) as first:
+            await one.is_inside.wait()
+            async with two.stream("POST", TURNS, said("And?", "m2")) as second:
+                await waiting(one, "And?")
+                one.held.set()
+                events = aiter(first)
+                while (await anext(events))[1].get("name") != "climb":
+                    pass
+                assert await one.ask("DELETE", CURRENT) == (200, {"stopped": True})
+                assert [name async for name, _ in events][-1] == "stopped"
+                assert kinds(await second.events())[-1] == "stopped"
+        while two.app._hub._tasks:
+            await asyncio.sleep(0.01)
 
-    @tool
-    async def climb() -> str:
-        """Climb, for ever."""
-        inside.set()
-        await released.wait()
-        raise AssertionError
-
-    world = world_of(LOOK, Calls([("climb", {})]), "Unused.", more_tools=[climb])
-    other = world_of(store=world.store, backend=world.backend, more_tools=[climb]) if at_twin else world
-    async with world.stream("POST", TURNS, said()) as first:
-        await world.is_inside.wait()
-        async with other.stream("POST", TURNS, said("And?", "m2")) as second:
-            await waiting(world, "And?")
-            world.held.set()
-            await inside.wait()
-            assert await world.ask("DELETE", CURRENT) == (200, {"stopped": True})
-            assert kinds(await first.events())[-1] == "stopped"
-            assert kinds(await second.events())[-1] == "stopped"
-    while other.app._hub._tasks:
-        await asyncio.sleep(0.01)
-
-    assert len(world.backend.requests) == 2
-    assert (await world.ask("GET", HALL))[1]["turn_status"] == "stopped"
-    assert await users(world) == ["Hello", "And?"]
+        assert len(one.backend.requests) == 2
+        assert two is one or not two.backend.requests
+        for world in (one, two):
+            assert (await world.ask("GET", HALL))[1]["turn_status"] == "stopped"
+        assert await users(one) == ["Hello", "And?"]
 
 
 @asynchronous
