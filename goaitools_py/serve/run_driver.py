@@ -198,11 +198,13 @@ class RunDriver:
             if other is None or not other.has_started:  # else it has the lease
                 other = None if looks % RELAY_LOOKS else await self._hub.find_elsewhere(run.key)
                 looks += 1
-            while other is not None and not other.is_over:
+            while other is not None:
                 if id in other.taken:
                     await run.copy(other)
                     run.end()  # its listeners do not wait until the lease is free
                     return
+                if other.is_over:
+                    break
                 await other.news_within(None)
             await asyncio.sleep(LOOK_AGAIN)
 
