@@ -151,6 +151,8 @@ const scenarios = {
     const agent = page(name);
     const first = say(agent, "Look");
     await control(name, "inside");
+    await until(() => agent.messages.some((one) => one.toolCalls));
+    await agent.detachActiveRun(); // one run at a time writes into an agent
     const second = say(agent, "And the window?");
     await until(async () => JSON.stringify(await stored(name)).includes("And the window?"));
     await control(name, "release");
