@@ -98,7 +98,8 @@ class Model(ScriptedBackend):
         rest = body[body.rfind("delivery ") :]
         if "[page 2 of" not in rest and (kept := re.search(r"call recall with result (\w{8})", rest)):
             return Calls([("recall", {"result": kept[1], "page": 2})])
-        if f"{ids[-1]} is booked" in rest:
+        # Behind an interrupted turn a redelivery is a reminder, and its tool is not to be called again.
+        if f"{ids[-1]} is booked" in rest or "was delivered once more" in rest:
             return "Well."
         return Calls([("book", {"order": ids[-1]})])
 
