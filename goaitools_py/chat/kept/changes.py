@@ -35,6 +35,7 @@ __all__ = [
     "conversation_id",
     "copy_flow",
     "fork_flow",
+    "is_copy_flow",
     "message_ids",
     "reset_flow",
     "rewind_flow",
@@ -179,6 +180,17 @@ def copy_flow(
     if listening:
         yield from beside.tell()
     return beside.version
+
+
+def is_copy_flow(other: RowSettings, stored: bytes) -> Flow[bool]:
+    """True if the state under another key is a copy of this one that no turn has changed."""
+    beside = Row(other)
+    try:
+        yield from beside.load()
+        found = load_state(beside.stored, codec=other.codec, binding=other.binding)
+    except StateError:
+        return False
+    return found.meta.parent == digest8(stored[:112])
 
 
 def reset_flow(settings: RowSettings) -> Flow[None]:
