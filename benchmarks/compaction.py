@@ -3,8 +3,8 @@
 Owns: which cases meet which policies, and the tables of the bills. Must never know: how a cache or a
 policy works.
 
-``python benchmarks/compaction.py --write`` measures everything. It writes ``benchmarks/compaction.md``, and the
-table and the plot of ``docs/compaction_costs.md``.
+``python benchmarks/compaction.py --write`` measures everything. It writes ``benchmarks/compaction.md``, and
+the table and the plot of ``docs/compaction_costs.md``.
 """
 
 from __future__ import annotations
