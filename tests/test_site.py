@@ -22,8 +22,6 @@ MODULES = ["goaitools_py", *(f"goaitools_py.{name}" for name in goaitools_py._MO
 
 MOST_WORDS = {"start": 400, "how_to": 400}
 """Words of a page, by its folder."""
-MOST_OF_A_SHORT_ROW = 5
-"""Words of a row that may stand on two pages, such as a name and its type."""
 WORDS = 1500
 """Words of each other page, but for pages of tables in the reference and these."""
 LONGER = {
@@ -114,20 +112,6 @@ def test_llms_txt_has_a_line_for_each_page(site: Path) -> None:
     pages = {page.relative_to(DOCS).with_suffix(".html").as_posix() for page in DOCS.rglob("*.md")}
     decisions = {page for page in pages if re.match(r"decisions/\d", page)}  # their own page lists them
     assert pages - linked - decisions == {"index.html"}
-
-
-def test_no_row_stands_on_two_pages() -> None:
-    """A fact of a table has one place: other pages lead to it. Heads of tables are no rows."""
-    places: dict[str, set[str]] = {}
-    for page in DOCS.rglob("*.md"):
-        text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
-        for row in re.findall(r"(?<=\|\n)\|.*\|$", re.sub(r"^.*\n\|[-|: ]+\|$", "|", text, flags=re.M), re.M):
-            said = re.sub(r"\]\([^)]*\)", "]", row).strip("| ")
-            if len(said.split()) > MOST_OF_A_SHORT_ROW:
-                places.setdefault(said, set()).add(page.name)
-
-    assert len(places) > 800
-    assert {row: pages for row, pages in places.items() if len(pages) > 1} == {}
 
 
 @pytest.mark.parametrize(

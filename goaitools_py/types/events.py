@@ -159,7 +159,7 @@ class ModelReplied(Event, frozen=True):
         iteration: The model call of this turn, counted from 1. The numbers go on after a `resume`.
         model: The provider's name of the model that answered.
         seconds: Seconds from the request to the end of the reply.
-        finish_reason: The provider's own word for the end of the reply.
+        finish_reason: As in `ChatResult`.
         request_id: The provider's id of this call; "" if the provider gave no id.
         tool_calls: Each `ToolCall` that the reply asks for, in its order. In `to_dict` only with
             ``content=True``.
