@@ -1,4 +1,4 @@
-"""The table of tests/independent/frontends/README.md names the scenarios that the clients' tests run, and all of them."""
+"""The README of tests/independent/frontends names the scenarios that the clients' tests run, and all of them."""
 
 from __future__ import annotations
 
