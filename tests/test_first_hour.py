@@ -164,7 +164,7 @@ def test_await_on_a_chat() -> None:
         if n == 1:
             await chat.chat(**fields)  # type: ignore[misc,arg-type]
         if n == 2:
-            text, _ = await chat.chat_with_state(None, user="Hello.")  # type: ignore[misc]
+            _, _ = await chat.chat_with_state(None, user="Hello.")  # type: ignore[misc]
         await conversation.send("Hello.")  # type: ignore[misc]
 
     for n in range(4):
