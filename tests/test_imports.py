@@ -355,10 +355,10 @@ gone = {
 imported = builtins.__import__
 
 
-def without(name, space=None, *rest):
-    if name.partition(".")[0] in absent and str((space or {}).get("__name__")).startswith("goaitools_py"):
+def without(name, globals=None, *rest, **named):
+    if name.partition(".")[0] in absent and str((globals or {}).get("__name__")).startswith("goaitools_py"):
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-    return imported(name, space, *rest)
+    return imported(name, globals, *rest, **named)
 
 
 def import_all():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -139,13 +140,26 @@ def test_imports_for_a_type_checker_do_not_count(tmp_path: Path) -> None:
     assert "typing" in sys.stdlib_module_names
 
 
-def test_the_page_of_versions_has_the_lower_bounds() -> None:
-    """Each row of the table is a requirement with its bound and its extra."""
+def _rows_of_the_page() -> list[tuple[str, ...]]:
+    """Each row of the table of dependencies: name, bound, extra, what for, what it spares, licence."""
     page = (ROOT / "docs" / "versions.md").read_text(encoding="utf-8")
-    rows = set(re.findall(r"^\| `([\w-]+)` \| ([\d.]+) \| (\w*) \|$", page, re.M))
+    return re.findall(r"^\| `([\w-]+)` \| ([\d.]+) \| (\w*) \| (.+) \| (.*) \| (.+) \|$", page, re.M)
 
-    assert rows == {
+
+def test_the_page_of_versions_has_the_lower_bounds() -> None:
+    """Each row of the table is a requirement with its bound and its extra, and says what it is for."""
+    assert {row[:3] for row in _rows_of_the_page()} == {
         (name, line.partition(">=")[2].partition(",")[0], extra or "")
         for extra in (None, *extras_of())
         for name, line in declared(extra).items()
     }
+
+
+def test_the_page_of_versions_has_the_licences() -> None:
+    """As the installed distributions state them."""
+    kinds = re.compile(r"Apache|BSD|L?GPL|MIT|MPL")
+    for name, *_, licence in _rows_of_the_page():
+        found = metadata.metadata(name)
+        stated = [found.get("License-Expression") or found.get("License") or ""]
+        stated += [one for one in found.get_all("Classifier", []) if one.startswith("License")]
+        assert set(kinds.findall(licence)) == set(kinds.findall(" ".join(stated))), name
