@@ -157,7 +157,7 @@ def test_the_page_of_versions_has_the_lower_bounds() -> None:
 
 def test_the_page_of_versions_has_the_licences() -> None:
     """As the installed distributions state them."""
-    kinds = re.compile(r"Apache|BSD|L?GPL|MIT|MPL")
+    kinds = re.compile(r"\b(?:Apache|BSD|L?GPL|MIT|MPL)\b")
     for name, *_, licence in _rows_of_the_page():
         found = metadata.metadata(name)
         stated = [found.get("License-Expression") or found.get("License") or ""]
