@@ -34,7 +34,7 @@ from tests._packages import NOT_DECLARED, declared, extras_at, extras_of, plain 
 from tests.lowest_versions import bounds  # noqa: E402
 
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
-UNRELEASED = re.compile(r"nothing is released yet|until 0\.1\.0|before the first release", re.I)
+UNRELEASED = re.compile(r"nothing is released yet|until 0\.1\.0|until the first release", re.I)
 OWNERS = ("code-owners", "may-release", "supported-for")
 IN_SDIST = (".ci/", ".github/", "benchmarks/", "docs/", "examples/", "goaitools_py/", "tests/")
 AT_TOP = re.compile(r"[^/]+\.md|LICENSE|pyproject\.toml|\.gitignore")

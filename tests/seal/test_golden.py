@@ -478,8 +478,9 @@ def test_a_conversation_of_parts_goes_on(vector: Vector) -> None:
 
 @pytest.mark.parametrize("vector", LATER, ids=ids)
 def test_what_a_later_release_wrote_is_read_and_kept(vector: Vector) -> None:
-    """Its messages are read. A dump of the loaded state has each unknown name with its bytes, and each segment
-    as it was; the row of an unfinished turn is written anew around those names."""
+    """Its messages are read. A dump of the loaded state has each unknown name with its bytes, and each
+    segment as it was. The row of an unfinished turn is written anew around those names.
+    """
     again = dump_state(load_state(vector.blob, **vector.opening), **vector.opening)
 
     found = [[s.kind, s.entries, len(s.raw), sha(s.raw)] for s in written(again, vector)]
