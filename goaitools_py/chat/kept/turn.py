@@ -123,6 +123,11 @@ class KeptTurn:
             return {"conversation_id": self._plan.options.conversation_id or ""}
         return self._engine.event_ids
 
+    @property
+    def taken_ids(self) -> tuple[str, ...]:
+        """As `TurnEngine.taken_ids`."""
+        return () if self._engine is None else self._engine.taken_ids
+
     def append(self, *messages: Message) -> None:
         """As `TurnEngine.append`. A turn that begins anew gets the messages again."""
         # One lock with `_new_engine`: a message of another thread reaches each engine exactly once.
