@@ -20,7 +20,7 @@ from ..backends.dialects import dialect_for, known_dialect
 from ..base.values import replace
 from ..open_turn.meter import unanchored
 from ..open_turn.turn_ids import TURN_IDS_FACT, UNANSWERED
-from ..state.closed_turns import ClosedTurn, has_gap, numbers_of, with_numbers
+from ..state.closed_turns import ClosedTurn, has_gap, with_numbers
 from ..state.codec import PLAIN, Codec
 from ..state.media_rows import named_results, result_named, results_of, with_results
 from ..state.records import IDS_KEPT, InboxItem, Meta, digest8, usage_of, usage_row
@@ -36,6 +36,7 @@ from ..state.state import (
     rebuild,
 )
 from ..types.errors import StateConflictError
+from .archive_reading import REDACTED
 from .convert.state import translated
 from .rewrite.rewritten import is_signed, unsigned_turns
 
@@ -368,9 +369,13 @@ def _behind(
             "both states answered the same waiting messages; run my turn again on theirs"
         )
     own = turns[-count:]
-    if my.meta.cuts == old.meta.cuts and _newest(turns[:-count]) != _newest(closed_turns(old)):
+    if "rewound" in _cuts_since(my, old):
         raise StateConflictError(
             "my turn replaces an earlier one, and theirs came behind that; run my turn again on theirs"
+        )
+    if REDACTED in _cuts_since(their, old):
+        raise StateConflictError(
+            "theirs was redacted, and my turn may repeat what was taken out; run my turn again on theirs"
         )
     before = closed_turns(their)
     if any(turn in before for turn in own):  # mine has a cut among its new turns, or theirs grew from mine
@@ -428,9 +433,9 @@ def _with_results(
     return replace(joined, parts=with_results(joined.parts, [*results_of(joined.parts), *found]))
 
 
-def _newest(turns: Iterable[ClosedTurn]) -> list[int]:
-    """The number of the newest turn; empty without turns."""
-    return numbers_of(turn.record for turn in turns)[-1:]
+def _cuts_since(state: ConversationState, old: ConversationState) -> set[str]:
+    """The kinds of cuts that the state has and the old one does not have."""
+    return {cut.by for cut in state.meta.cuts if cut not in old.meta.cuts}
 
 
 def _renumbered(turn: ClosedTurn, number: int) -> ClosedTurn:

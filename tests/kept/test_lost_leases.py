@@ -27,7 +27,7 @@ from ..stores._places import Place, maker, place_of
 from .conftest import said
 
 KINDS = (
-    "memory", "memory-async", "sqlite", "sqlite-async", "postgres", "postgres-async", "postgresql",
+    "memory", "memory-async", "sqlite", "sqlite-async", "postgres", "postgres-async",
     "mariadb", "mariadb-async", "redis", "redis-async",
 )  # fmt: skip
 SAVES = ("save", "save_parts", "save_and_release", "save_parts_and_release")
@@ -112,8 +112,8 @@ def engine(place: Place) -> Iterator[Engine]:
         if place.kind.startswith("memory"):
             other = getattr(store, "_store", store)
         else:
-            kind = "postgres" if place.kind == "postgresql" else place.kind.removesuffix("-async")
             url = place.url.replace("mysql+asyncmy", "mysql+pymysql")
+            kind = place.kind.removesuffix("-async")
             other = stack.enter_context(entered(maker(Place(kind, url)), loop))
         yield Engine(place, store, other, loop)
 
@@ -123,6 +123,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apart, "SMALL", 150)  # so that a few turns are parts
 
 
+pytestmark = pytest.mark.filterwarnings("ignore:a Chat in a coroutine:RuntimeWarning")
 _keys = itertools.count()
 
 
@@ -139,7 +140,7 @@ class Case:
         self.do("send", "Hi?", turn_id="m-0")
 
     def conversation(self, chat: Any) -> Any:
-        return chat.conversation(self.engine.store, self.key, parts=self.parts, save_timeout=0.0, **self.how)
+        return chat.conversation(self.engine.store, self.key, parts=self.parts, save_timeout=60.0, **self.how)
 
     def do(self, method: str, *args: Any, chat: Any = None, **fields: Any) -> Any:
         """Call a method of a new conversation object, as a webhook does."""
@@ -149,7 +150,8 @@ class Case:
         self.engine.lose(self.key)
         text, turn_id = self._theirs
         chat = Chat(ScriptedBackend(self.replies[0]))
-        chat.conversation(self.engine.other, self.key, parts=self.parts).send(text, turn_id=turn_id)
+        theirs = chat.conversation(self.engine.other, self.key, parts=self.parts, save_timeout=60.0)
+        theirs.send(text, turn_id=turn_id)
 
     def _during(self, _: Any) -> str:
         if self.moment == "during the call":
@@ -176,80 +178,71 @@ class Case:
         return said(blob)
 
 
-@pytest.fixture
-def case(engine: Engine, parts: str, moment: str) -> Case:
-    """Another message is answered while this worker has no lease any more."""
-    return Case(engine, parts, moment, "They?", "m-2")
-
-
-every = [
-    pytest.mark.parametrize("parts", ["inline", "store"]),
-    pytest.mark.parametrize("moment", MOMENTS),
-    pytest.mark.filterwarnings("ignore:a Chat in a coroutine:RuntimeWarning"),
-]
 BOTH = ["Hi?", "Hi.", "They?", "Theirs to They?", "I?", "Mine."]
 
 
-def at_each_moment(test: Any) -> Any:
-    """Run a test at each moment, with both ways of saving."""
-    for mark in every:
-        test = mark(test)
-    return test
+def cases(engine: Engine, theirs: str = "They?", turn_id: str = "m-2", **how: Any) -> Iterator[Case]:
+    """A case for each moment and each way of saving. Another message is answered meanwhile, or the same."""
+    for moment in MOMENTS:
+        for parts in ("inline", "store"):
+            yield Case(engine, parts, moment, theirs, turn_id, **how)
 
 
-@at_each_moment
-def test_the_same_turn_id_gives_the_paid_reply(case: Case) -> None:
+def test_the_same_turn_id_gives_the_paid_reply(engine: Engine) -> None:
     """It stands behind the other turn, the model is asked once, and a third delivery changes nothing."""
-    with pytest.raises(StateConflictError) as caught:
-        case.send()
-    assert (caught.value.text, case.texts()) == ("Mine.", BOTH[:4])
+    for case in cases(engine):
+        with pytest.raises(StateConflictError) as caught:
+            case.send()
+        assert (caught.value.text, case.texts()) == ("Mine.", BOTH[:4])
 
-    result = case.do("send", "I?", turn_id="m-1")
-    assert (result.text, result.duplicate, case.texts()) == ("Mine.", True, BOTH)
-    assert case.do("send", "I?", turn_id="m-1").text == "Mine."
-    case.do("commit", caught.value)
-    assert (len(case.backend.requests), case.texts()) == (2, BOTH)
-    assert case.do("send", "And now?").text == "Mine again."
+        result = case.do("send", "I?", turn_id="m-1")
+        assert (result.text, result.duplicate, case.texts()) == ("Mine.", True, BOTH)
+        assert case.do("send", "I?", turn_id="m-1").text == "Mine."
+        case.do("commit", caught.value)
+        assert (len(case.backend.requests), case.texts()) == (2, BOTH)
+        assert case.do("send", "And now?").text == "Mine again."
 
 
-@at_each_moment
-def test_a_commit_saves_the_paid_reply(case: Case) -> None:
+def test_a_commit_saves_the_paid_reply(engine: Engine) -> None:
     """Behind the other turn, in any process that has the error; then the same `turn_id` gives it."""
-    with pytest.raises(StateConflictError) as caught:
-        case.send()
-    elsewhere, backend = case.engine.chat()
-    assert said(case.do("commit", caught.value, chat=elsewhere)) == BOTH
-    assert case.do("send", "I?", turn_id="m-1", chat=elsewhere).text == "Mine."
-    assert case.do("send", "I?", turn_id="m-1").text == "Mine."
-    assert (len(case.backend.requests), backend.requests, case.texts()) == (2, [], BOTH)
+    for case in cases(engine):
+        with pytest.raises(StateConflictError) as caught:
+            case.send()
+        elsewhere, backend = engine.chat()
+        assert said(case.do("commit", caught.value, chat=elsewhere)) == BOTH
+        assert case.do("send", "I?", turn_id="m-1", chat=elsewhere).text == "Mine."
+        assert case.do("send", "I?", turn_id="m-1").text == "Mine."
+        assert (len(case.backend.requests), backend.requests, case.texts()) == (2, [], BOTH)
 
 
-@at_each_moment
-def test_another_process_answers_the_message_after_the_other(case: Case) -> None:
+def test_another_process_answers_the_message_after_the_other(engine: Engine) -> None:
     """The paid reply was in the process that died. The message is there once, with a reply of its own."""
-    with pytest.raises(StateConflictError):
-        case.send()
-    elsewhere, _ = case.engine.chat("Anew.")
-    assert case.do("send", "I?", turn_id="m-1", chat=elsewhere).text == "Anew."
-    assert case.texts() == [*BOTH[:5], "Anew."]
-    assert case.do("send", "I?", turn_id="m-1").text == "Anew."  # what was held here is of no use now
-    assert (len(case.backend.requests), case.texts()) == (2, [*BOTH[:5], "Anew."])
+    for case in cases(engine):
+        with pytest.raises(StateConflictError):
+            case.send()
+        elsewhere, _ = engine.chat("Anew.")
+        assert case.do("send", "I?", turn_id="m-1", chat=elsewhere).text == "Anew."
+        assert case.texts() == [*BOTH[:5], "Anew."]
+        assert case.do("send", "I?", turn_id="m-1").text == "Anew."  # the chat's own reply is not used
+        assert (len(case.backend.requests), case.texts()) == (2, [*BOTH[:5], "Anew."])
 
 
-@at_each_moment
-def test_one_turn_twice_is_one_turn(engine: Engine, parts: str, moment: str) -> None:
+def test_one_turn_twice_is_one_turn(engine: Engine) -> None:
     """Both workers answer the same message: the reply that was saved first is the result of both."""
-    case = Case(engine, parts, moment, "I?", "m-1")
-    result = case.send()
-    assert (result.text, result.duplicate) == ("Theirs to I?", True)
-    assert case.do("send", "I?", turn_id="m-1").text == "Theirs to I?"
-    assert case.texts() == ["Hi?", "Hi.", "I?", "Theirs to I?"]
-    assert len(case.backend.requests) == 2
+    for case in cases(engine, "I?", "m-1"):
+        result = case.send()
+        assert (result.text, result.duplicate) == ("Theirs to I?", True)
+        assert case.do("send", "I?", turn_id="m-1").text == "Theirs to I?"
+        assert case.texts() == ["Hi?", "Hi.", "I?", "Theirs to I?"]
+        assert len(case.backend.requests) == 2
 
 
-@at_each_moment
-def test_a_turn_that_may_go_behind_does(engine: Engine, parts: str, moment: str) -> None:
-    """With `concurrent_turns=True` there is no error in the first place."""
-    case = Case(engine, parts, moment, "They?", "m-2", concurrent_turns=True)
-    assert case.send().text == "Mine."
-    assert (len(case.backend.requests), case.texts()) == (2, BOTH)
+def test_with_checkpoints_the_other_turn_answers_the_message(engine: Engine) -> None:
+    """It is in the store before the call: the other worker's model reads it, and both get that reply."""
+    for case in cases(engine, save="checkpoint"):
+        result = case.send()
+        at_once = case.moment == "during the call"
+        assert (result.text, result.duplicate) == (("Theirs to They?", True) if at_once else ("Mine.", False))
+        assert case.texts() == (["Hi?", "Hi.", "I?", "They?", "Theirs to They?"] if at_once else BOTH)
+        assert case.do("send", "I?", turn_id="m-1").duplicate
+        assert len(case.backend.requests) == 2

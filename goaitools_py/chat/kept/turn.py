@@ -68,9 +68,6 @@ class KeptTurn:
 
     def __init__(self, settings: RowSettings, plan: Plan, *, checkpoints: bool, held: Held) -> None:
         self._edits = plan.options.edit is not None
-        if self._edits and settings.concurrent_turns:
-            # Behind another worker's turn the new message would stand after the one that it replaces.
-            settings = replace(settings, concurrent_turns=False)
         self._row = Row(settings)
         self._held = held
         self._checkpoints = checkpoints
