@@ -294,7 +294,7 @@ class Conversation(RuleBasedStateMachine):
             self.model.reply(*self.speaking)
             self.speaking = None
             self.model.excuse("invalid", tools=INVALID)
-            if self.plan.max_calls is not None:
+            if self.plan.max_calls is not None or self.plan.max_iterations < 10:
                 self.model.excuse("limit")
 
     # ------------------------------------------------------------------------------------- the tools
