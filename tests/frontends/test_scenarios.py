@@ -1,4 +1,4 @@
-"""The README of tests/independent/frontends names the scenarios that the clients' tests run, and all of them."""
+"""The README of tests/independent/frontends names each scenario that the tests of clients run."""
 
 from __future__ import annotations
 
