@@ -23,9 +23,13 @@ from sphinx.util import logging
 import goaitools_py
 
 DOCS = Path(__file__).resolve().parent
+sys.path.insert(0, str(DOCS))
+from long_description import files_of, project_of  # noqa: E402
+
 ROOT = DOCS.parent
-SOURCE = os.environ.get("GOAITOOLS_SOURCE_URL", "")
-"""Where the project's files are on the web, with a slash at the end. Empty: the site has copies."""
+SOURCE = os.environ.get("GOAITOOLS_SOURCE_URL") or files_of(project_of())
+"""Where the project's files are on the web, with a slash at the end; by itself that of `[project.urls]`.
+Empty: the site has copies."""
 
 COPIED = ("examples", "README.md")
 

@@ -1,4 +1,4 @@
-"""The README of tests/independent/frontends names each scenario that the tests of clients run."""
+"""The README of tests/independent/frontends names all scenarios that the clients' tests run, and no other."""
 
 from __future__ import annotations
 
