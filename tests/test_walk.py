@@ -78,16 +78,20 @@ def test_a_page_that_says_too_little_fails(tmp_path: Path) -> None:
         printed([sys.executable, "-c", BARE, ",".join(all_of(requirements(page))), "page.py"], tmp_path)
 
 
+def readme_line(heading: str, clone: Path) -> None:
+    """Run the one line of a section of the README."""
+    line = re.findall(r"^```sh\n(.*)\n```$", section(heading), re.M)[0]
+    print(f"$ {line}", flush=True)
+    subprocess.run(["bash", "-c", line], cwd=clone, check=True, timeout=1800)
+
+
 def test_the_whole_walk(tmp_path: Path) -> None:
-    """Clone, the README's two lines, the tutorial, and three how-to pages."""
+    """Clone, the README's run line, the tutorial, three how-to pages, and the README's test line."""
     if not os.environ.get("GOAITOOLS_WALK"):
         pytest.skip("the whole walk takes minutes: GOAITOOLS_WALK=SEED")
     clone = tmp_path / "clone"
     subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
-    for heading in ("Run", "Test"):
-        line = re.findall(r"^```sh\n(.*)\n```$", section(heading), re.M)[0]
-        print(f"$ {line}")
-        subprocess.run(["bash", "-c", line], cwd=clone, check=True, timeout=1800)
+    readme_line("Run", clone)
 
     print(f"GOAITOOLS_WALK={SEED}")
     for page in chosen():
@@ -100,3 +104,5 @@ def test_the_whole_walk(tmp_path: Path) -> None:
         subprocess.run([python, "-m", "pip", "install", "--quiet", *names], check=True, timeout=1800)
         wanted = pasted(page, folder)
         assert printed([python, "page.py"], folder) == wanted, page_id(page)
+
+    readme_line("Test", clone)
