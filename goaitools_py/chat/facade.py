@@ -100,6 +100,7 @@ class Facade(ABC, Generic[_B]):
         foreign = "convert" if self._fallbacks else "raise"
         self._defaults = {"tool_threads": self._is_async, "on_foreign_state": foreign, **given}
         self._default_tools = self._usable_tools(given.get("tools"))
+        self._unsaved: dict[Any, Any] = {}
 
     if not TYPE_CHECKING:  # a type checker finds the mistake by itself
 
@@ -274,6 +275,7 @@ class Facade(ABC, Generic[_B]):
             open=self._open,
             append=self._append,
             compact=self._compaction,
+            unsaved=self._unsaved,
             on_event=self._defaults.get("on_event"),
             is_watched=logging_watch(self._log_content) is not None,
         )
