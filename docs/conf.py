@@ -28,8 +28,8 @@ from long_description import files_of, project_of  # noqa: E402
 
 ROOT = DOCS.parent
 SOURCE = os.environ.get("GOAITOOLS_SOURCE_URL") or files_of(project_of())
-"""Where the project's files are on the web, with a slash at the end; by itself that of `[project.urls]`. Empty:
-the site has copies."""
+"""Where the project's files are on the web, with a slash at the end; by itself as `[project.urls]` says.
+Empty: the site has copies."""
 
 COPIED = ("examples", "README.md")
 
