@@ -5,8 +5,8 @@
     python tests/release.py same ONE TWO             # that two folders hold equal files
     python tests/release.py bare WHEEL [--all]       # the wheel in environments of its own
 
-`bare` installs the newest dependencies on this Python: alone, and with `[all]`. `--all` takes each Python
-that is here, the lowest dependencies too, and each extra by itself.
+`bare` installs the newest dependencies on this Python, without an extra. `--all` takes each Python that is here,
+the lowest dependencies too, `[all]`, and each extra by itself.
 """
 
 from __future__ import annotations
@@ -286,10 +286,11 @@ def all_bare(wheel: Path, whole: bool) -> Iterator[str]:
     for version in PYTHONS if whole else ():
         if version not in here:
             print(f"Python {version}: untested, it is not here", flush=True)
-    both = (False, True) if whole else (False,)
-    rows = [(one, lowest, extras) for one in here for lowest in both for extras in ([], ["all"])]
-    if whole:  # each extra by itself, on the oldest Python
-        rows += [(next(iter(here)), lowest, [name]) for lowest in both for name in extras_of()]
+    first, both = next(iter(here)), (False, True)
+    rows: list[tuple[str, bool, list[str]]] = [(first, False, [])]
+    if whole:  # each extra by itself on the oldest Python
+        rows = [(one, lowest, extras) for one in here for lowest in both for extras in ([], ["all"])]
+        rows += [(first, lowest, [name]) for lowest in both for name in extras_of()]
     for version, lowest, extras in rows:
         wrong = bare(here[version], wheel, extras, lowest)
         which = "lowest" if lowest else "newest"
