@@ -5,8 +5,8 @@
     python tests/release.py same ONE TWO             # that two folders hold equal files
     python tests/release.py bare WHEEL [--all]       # the wheel in environments of its own
 
-`bare` installs the newest dependencies on this Python, without an extra. `--all` takes each Python that is here,
-the lowest dependencies too, `[all]`, and each extra by itself.
+`bare` installs the newest dependencies on this Python, without an extra. `--all` takes each Python that is
+here, the lowest dependencies too, `[all]`, and each extra by itself.
 """
 
 from __future__ import annotations
