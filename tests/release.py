@@ -268,7 +268,7 @@ def bare(python: str, wheel: Path, extras: list[str], lowest: bool) -> str:
         names = extras_of() if extras == ["all"] else extras
         steps = [
             [python, "-m", "venv", f"{folder}/env"],
-            [inside, "-m", "pip", "install", "-q", "-c", str(limits), requirement],
+            [inside, "-m", "pip", "install", "-q", "--no-compile", "-c", str(limits), requirement],
             [inside, "-m", "pip", "check"],
             [inside, "-W", "error", "-c", SMOKE, json.dumps(lacking(names)), ",".join(names)],
         ]
