@@ -38,6 +38,9 @@ class RunningTurn(Protocol):
     @property
     def event_ids(self) -> dict[str, str]: ...
 
+    @property
+    def taken_ids(self) -> tuple[str, ...]: ...
+
 
 class Handle(Generic[T]):
     """The base of both turn handles: the state at this instant, and the result after the end."""

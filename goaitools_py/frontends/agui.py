@@ -30,6 +30,7 @@ from .agui_messages import (
     AGUIAsk,
     StreamedReply,
     agui_messages,
+    before_reply,
     read_agui,
     reasoning_id,
     result_id,
@@ -138,7 +139,10 @@ class AGUIStream(FrontStream):
         version = {"protocolVersion": _VERSION} if self._ask.is_current else {}
         start: Chunk = {"type": "RUN_STARTED", **self._names, **version}
         if self._shown is None:
-            return [start, *self._write(self._before)]
+            left = before_reply(self._ask.transcript, self._ref) if self._ref else None
+            # The client follows the turn that its message steers: the pieces that it holds come once more.
+            again = [] if left is None else [{"type": "MESSAGES_SNAPSHOT", "messages": left}]
+            return [start, *again, *self._write(self._before)]
         return [start, {"type": "MESSAGES_SNAPSHOT", "messages": self._snapshot(self._shown)}]
 
     def _snapshot(self, shown: Shown) -> list[Chunk]:

@@ -6,7 +6,8 @@ stored state.
 A request is a ``RunAgentInput`` (AG-UI 1.0, ``spec/1.0/schema.json``). The client sends its transcript. This
 module takes the last message, if it is the user's; the entries of ``resume``; and results in messages of the
 role ``tool`` at the end. `Ask.answers_to` then drops the answers that no stored call waits for. A request
-with no message and no answer asks for the conversation as it stands. ``tools``, ``context``, ``state`` and
+with no message and no answer asks for the conversation as it stands. The earlier messages of the transcript
+only go back to the same client; see `before_reply`. ``tools``, ``context``, ``state`` and
 ``forwardedProps`` are not read: a page does not choose the model's input.
 
 A history serves snapshots, and pages that are opened again. A client that follows the stream of each turn
@@ -33,6 +34,7 @@ __all__ = [
     "AGUIAsk",
     "StreamedReply",
     "agui_messages",
+    "before_reply",
     "read_agui",
     "reasoning_id",
     "result_id",
@@ -54,11 +56,15 @@ class AGUIAsk(Ask, frozen=True, kw_only=True):
         run: The client's id of the run.
         is_current: True if the client has named its protocol version, so that it knows all of 1.0.
         reasoning: The ids of the messages with reasoning that the client holds.
+        transcript: With a new message: all messages that the client holds.
     """
+
+    _unshown = Ask._unshown | {"transcript"}
 
     run: str = ""
     is_current: bool = False
     reasoning: frozenset[str] = frozenset()
+    transcript: tuple[dict[str, Any], ...] = ()
 
 
 def read_agui(body: bytes) -> AGUIAsk:
@@ -81,7 +87,8 @@ def read_agui(body: bytes) -> AGUIAsk:
             raise AskError("answer the calls first, and then send the message")
         id = text_of(messages[-1], "id")
         said = _asked_parts(messages[-1].get("content"))
-        return AGUIAsk(said=said, turn_id=id, edit="", metadata={MESSAGE_ID: id}, **about)
+        about |= {"metadata": {MESSAGE_ID: id}, "transcript": tuple(messages)}
+        return AGUIAsk(said=said, turn_id=id, edit="", **about)
     return AGUIAsk(answers={**_results(messages), **answers}, **about)
 
 
@@ -223,6 +230,24 @@ def agui_messages(
         if message.role == "user" and not message.is_event:
             messages.append(_said(message, f"{conversation_id}-waiting-{at}"))
     return messages
+
+
+def before_reply(transcript: Sequence[dict[str, Any]], turn_ref: str) -> list[dict[str, Any]] | None:
+    """Give a client's messages without the reply of this turn; None if it holds nothing of the reply.
+
+    A client removes messages with reasoning only if a snapshot has others. So without others they stay, and
+    are empty.
+    """
+    others: list[dict[str, Any]] = []
+    reasoning: list[dict[str, Any]] = []
+    for one in transcript:
+        if not str(one.get("id")).startswith((f"{turn_ref}.", f"{turn_ref}:")):  # see `step_id`, `result_id`
+            others.append(one)
+        elif one.get("role") == "reasoning":
+            reasoning.append({**one, "content": ""})
+    if len(others) == len(transcript):
+        return None
+    return others if any(one.get("role") == "reasoning" for one in others) else [*others, *reasoning]
 
 
 def _said_in(turn: HistoryTurn, ids: Any) -> list[dict[str, Any]]:

@@ -52,7 +52,7 @@ from ..types.result import ChatResult, CompactionReport
 from ..types.turn_warnings import TurnWarning
 from ..types.usage import Bill
 from .relay import Opened, Relay, RelayLostError
-from .runs import Run
+from .runs import Run, TookIn
 
 __all__ = [
     "ANNOUNCE_SECONDS",
@@ -87,7 +87,7 @@ _PLAIN: Final[dict[str, type[Any]]] = {
     kind.__name__: kind
     for kind in (
         TextDelta, TurnStarted, ModelRequested, ReasoningDelta, ModelReplied, ToolFinished, ToolPending,
-        ToolProgress, ContextWarning,
+        ToolProgress, ContextWarning, TookIn,
     )
 }  # fmt: skip
 """Events that are written field by field, without a change."""
@@ -232,9 +232,10 @@ class RunAnnouncer:
     async def tell_all(self) -> None:
         """Put the run's events as they come, and its end. A run that was not announced sends nothing."""
         run = self._run
-        await run.begun()
-        if self._opened is None:
-            return
+        while self._opened is None:  # a message that steers may wait long for a turn of its own
+            if run.is_ending or run.is_over:
+                return
+            await run.news_within(None)
         now = asyncio.get_running_loop().time
         ended_at = None
         while True:

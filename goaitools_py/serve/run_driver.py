@@ -12,9 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ..frontends import Piece, Returned, pieces_of
-from ..open_turn.turn_ids import TURN_IDS_FACT
 from ..state.records import digest8
-from ..state.state import load_state
 from ..types.errors import NothingToResumeError, TurnConflictError, TurnInProgressError, TurnStoppedError
 from ..types.events import (
     Appended,
@@ -43,7 +41,7 @@ from .history_view import (
 )
 from .hub import Hub
 from .relay import RelayLostError
-from .runs import Run, refused_input
+from .runs import Run, TookIn, refused_input
 
 if TYPE_CHECKING:
     from ..chat.async_conversation import AsyncConversation
@@ -85,8 +83,9 @@ class RunDriver:
     ) -> None:
         """Run a turn, and tell the run its events. If the turn was done before, they come from the store.
 
-        If the message is given to another turn that runs in this process, the run becomes the same as the run
-        of that turn as soon as the provider has taken the message. Else it gets the reply at the end.
+        If the message is given to another turn, the run becomes the same as the run of that turn as soon as
+        the provider has taken the message. A turn of another process is seen through the relay; without one
+        the run gets the reply at the end.
 
         `unless_stopped`: no client has asked for this turn, so it ends if a stop is found in the store.
         """
@@ -111,7 +110,7 @@ class RunDriver:
         is_new: bool,
         unless_stopped: bool,
     ) -> None:
-        knows_before = False
+        knows_before = is_asked = False
         completed: TurnCompleted | None = None
         async with turn:
             run.turn = turn
@@ -148,6 +147,12 @@ class RunDriver:
                         completed = event  # told when it is saved, and another worker may go on
                     elif run.has_started:
                         run.hear(event)
+                        if is_asked and isinstance(event, _REPLIES):
+                            self._tell_taken(run, turn._engine.taken_ids)
+                    # Only a reply: a provider may refuse the messages, and then they wait again.
+                    is_asked = isinstance(event, ModelRequested) or (
+                        is_asked and not isinstance(event, _REPLIES)
+                    )
                     if run.has_started or isinstance(event, TurnCompleted):  # else it may be the turn before
                         run.turn_ref = run.turn_ref or event.turn_ref
                 if run.was_stopped and completed is None:
@@ -178,33 +183,30 @@ class RunDriver:
         elif completed is not None:
             run.tell(completed)
 
+    def _tell_taken(self, run: Run, ids: tuple[str, ...]) -> None:
+        """Tell the run the messages of its turn, if there are others than its own."""
+        if ids != run.taken and any(id != digest8(run.turn_id) for id in ids):
+            run.tell(TookIn(ids=ids))
+
     async def _follow_taker(self, run: Run) -> None:
-        """Wait until a turn of this process has sent this message, and become the run of that turn."""
+        """Wait until a turn has sent this message, here or at another worker, and become the run of that
+        turn."""
+        id = digest8(run.turn_id)
+        looks = 0
         while True:
             other = self._hub.running(run.key)
-            told, is_asked = 0, False
-            while other is not None and not other.is_over:
-                new = other.events[told:]
-                told += len(new)
-                has_begun = False
-                for event in new:
-                    has_begun = has_begun or (is_asked and isinstance(event, _REPLIES))
-                    is_asked = isinstance(event, ModelRequested) or (is_asked and not has_begun)
-                # Only once a reply comes: a provider may refuse the message, and then it waits again.
-                if has_begun and self._has_taken(other, run.turn_id):
+            if other is None or not other.has_started:  # else it has the lease
+                other = None if looks % RELAY_LOOKS else await self._hub.find_elsewhere(run.key)
+                looks += 1
+            while other is not None:
+                if id in other.taken:
                     await run.copy(other)
                     run.end()  # its listeners do not wait until the lease is free
                     return
+                if other.is_over:
+                    break
                 await other.news_within(None)
             await asyncio.sleep(LOOK_AGAIN)
-
-    def _has_taken(self, other: Run, turn_id: str) -> bool:
-        blob = b"" if other.turn is None else other.turn.state
-        if not blob:
-            return False
-        settings = self._conversation._settings
-        opened = load_state(blob, codec=settings.codec, binding=settings.binding).open
-        return opened is not None and digest8(turn_id) in opened.facts.get(TURN_IDS_FACT, ())
 
     async def _copied(self, run: Run, *, has_ended: bool) -> bool:
         """Follow the run of the same message in another process. False if there is no run."""

@@ -42,13 +42,23 @@ from .serve_limits import MAX_DIGITS
 if TYPE_CHECKING:
     from ..chat.async_turn import AsyncTurn
 
-__all__ = ["Run", "digest_of", "has_seen_end", "refused_input"]
+__all__ = ["Run", "TookIn", "digest_of", "has_seen_end", "refused_input"]
+
+
+class TookIn(Event, frozen=True):
+    """The provider has taken messages of others into this turn. For workers only: front ends do not get it.
+
+    `ids`: the digests of the turn ids of all messages of the turn.
+    """
+
+    ids: tuple[str, ...]
+
 
 _TOLD: Final = (
     TextDelta, TurnStarted, ModelRequested, ReasoningDelta, ModelReplied, ToolFinished, ToolPending,
-    ToolProgress, Compacted, ContextWarning, TurnCompleted,
+    ToolProgress, Compacted, ContextWarning, TurnCompleted, TookIn,
 )  # fmt: skip
-"""The events that a front end may write. The others hold states, and are not kept."""
+"""The events that a front end may write, and `TookIn`. The others hold states, and are not kept."""
 
 
 _END: Final = ".end"
@@ -88,6 +98,7 @@ class Run:
         turn_id: The client's id of the message; "" for a turn that goes on.
         said: The parts of the user's message.
         answered: The calls that the request answered.
+        taken: The digests of the turn ids that the turn has, once it has more than its own.
         before: The pieces of the turn from before this run.
         since: The pieces of `before` that a client lacks if it answered these calls.
         turn_ref: The `turn_ref`; "" until it is known.
@@ -99,7 +110,7 @@ class Run:
         is_ending: True once no more events come.
         is_over: True once nothing more comes.
         is_lost: True for a run of another process if its end will not come.
-        is_copy: True for a run that shows a turn of another process.
+        is_copy: True for a run that shows the turn of another run.
         has_no_server: True if the server stopped before the turn could begin.
     """
 
@@ -125,6 +136,7 @@ class Run:
         self.answered = frozenset(answered)
         self.before = tuple(before)
         self.since = tuple(since)
+        self.taken: tuple[str, ...] = ()
         self.turn_ref = ""
         self.error: BaseException | None = None
         self.result: ChatResult | None = None
@@ -138,7 +150,7 @@ class Run:
         self.last_words: Callable[[], Awaitable[None]] | None = None
         """Tells other processes how the run ended, before a listener gets the end."""
         self.events: list[Event] = []
-        """The events that front ends may write, in order."""
+        """The events that front ends may write, and `TookIn`, in order."""
         self._said_digest = said_digest
         self._pace = Pace()
         self._written: dict[tuple[str, bool], _Written] = {}
@@ -168,6 +180,8 @@ class Run:
         if isinstance(event, TurnCompleted):
             self.result = event.result if self.carries else replace_result(event.result, state=b"")
             event = replace(event, result=self.result)
+        if isinstance(event, TookIn):
+            self.taken = event.ids
         self.turn_ref = event.turn_ref or self.turn_ref
         self.events.append(event)
         self._wake()
@@ -204,7 +218,8 @@ class Run:
         self.end()
 
     async def copy(self, other: Run) -> None:
-        """Become the same as a run of another process, to its end. This run must have no events before."""
+        """Become the same as another run, of this process or of another one, to its end. This run must have
+        no events before."""
         self.is_copy = True
         await other.begun()
         self.id, self.before, self.since = other.id, other.before, other.since
@@ -256,6 +271,8 @@ class Run:
             before = self.since if goes_on else self.before
             written = self._written[kind] = _Written(front.stream(before=before, goes_on=goes_on))
         for event in self.events[written.read :]:
+            if isinstance(event, TookIn):
+                continue
             written.frames += written.stream.feed(event)
             if isinstance(event, TurnCompleted):
                 written.end = len(written.frames)

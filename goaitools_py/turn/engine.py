@@ -26,7 +26,7 @@ from ..backends.base import Reply
 from ..base.values import replace
 from ..open_turn import acts, attempts, inbox, journal, steps
 from ..open_turn.attempts import ANSWERS
-from ..open_turn.turn_ids import StoredReply
+from ..open_turn.turn_ids import TURN_IDS_FACT, StoredReply
 from ..state.blob_header import may_take_long
 from ..state.records import IDS_KEPT, Meta, counts_of, dollars_of, usage_of
 from ..state.state import ConversationState
@@ -214,6 +214,13 @@ class TurnEngine:
     def has_claimed(self) -> bool:
         """True if messages wait that the turn has marked as its own: they cannot be withdrawn."""
         return any(item.is_taken for item in self._ledger.state.inbox)
+
+    @property
+    def taken_ids(self) -> tuple[str, ...]:
+        """The digests of the turn ids of all messages that the provider has taken in this turn. Empty before
+        the first reply, and once the turn is over."""
+        opened = self._ledger.state.open
+        return () if opened is None else tuple(opened.facts.get(TURN_IDS_FACT, ()))
 
     @property
     def has_calls(self) -> bool:

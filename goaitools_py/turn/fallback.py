@@ -162,6 +162,11 @@ class FallbackTurn:
         return self._engine.has_claimed
 
     @property
+    def taken_ids(self) -> tuple[str, ...]:
+        """As `TurnEngine.taken_ids`."""
+        return self._engine.taken_ids
+
+    @property
     def has_calls(self) -> bool:
         """As `TurnEngine.has_calls`."""
         return self._engine.has_calls

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from goaitools_py import Approve, Deny, Image, TextDelta, ToolReturn
 from goaitools_py.backends import BackendError
+from goaitools_py.base.values import replace
 from goaitools_py.frontends import AGUI, Ask, AskError, Shown, pieces_of
 from goaitools_py.testing import Calls
 from goaitools_py.types.events import ModelRequested, ToolFinished, TurnStarted
@@ -67,7 +68,7 @@ def test_only_the_last_message_of_the_user_is_taken() -> None:
         )
     )
 
-    assert after == alone
+    assert replace(after, transcript=()) == replace(alone, transcript=())
     assert (alone.conversation, alone.said, alone.turn_id) == ("t1", (Text("Second"),), "m2")
     assert alone.answers == {}
 
@@ -346,3 +347,30 @@ def test_a_history_is_messages_with_lasting_ids() -> None:
     ]  # fmt: skip
     assert found[2]["metadata"] == {"flag": "denied"}
     assert found[4]["name"] == "Ada"
+
+
+@pytest.mark.parametrize("has_reasoning", [False, True])
+def test_a_client_that_holds_the_beginning_of_the_reply_gets_no_piece_twice(has_reasoning: bool) -> None:
+    """Its new message steers the turn that it follows. A snapshot takes the old pieces out. Others stay."""
+    before: list[dict[str, Any]] = [
+        user("First", "m0"),
+        *([{"id": "t1-1.1r", "role": "reasoning", "content": "Old."}] if has_reasoning else []),
+        {"id": "t1-1.1", "role": "assistant", "content": "Hello."},
+        user("Second", "m1"),
+    ]
+    reply = [
+        {"id": "t1-2.1r", "role": "reasoning", "content": "Hm."},
+        {"id": "t1-2.1", "role": "assistant", "content": "Let me"},
+        {"id": "t1-2:c1", "role": "tool", "toolCallId": "c1", "content": "dark"},
+    ]
+    new = user("Third", "m2")
+    begun = TurnStarted(conversation_id="t1", turn_ref="t1-2")
+    found = {}
+    for held in (0, 3):
+        ask = AGUI.read(body(*before, *reply[:held], new))
+        found[held] = [data for _, data in parsed(AGUI.answering(ask, None).stream().feed(begun))]
+
+    assert [one["type"] for one in found[0]] == ["RUN_STARTED"]
+    assert [one["type"] for one in found[3]] == ["RUN_STARTED", "MESSAGES_SNAPSHOT"]
+    emptied = [] if has_reasoning else [{**reply[0], "content": ""}]
+    assert found[3][1]["messages"] == [*before, new, *emptied]

@@ -2,10 +2,11 @@
 
 Owns: the application in a process of its own. Must never know: what a test expects.
 
-The folder has the store, the port of the server, a file with a line for each effect, and a file ``hold``: as
-long as it is there, the tool `look` does not end. A file ``wanted``, if there is one, has the port that the
-server is to take. With a file ``page`` the process serves the page of `goaitools serve`. The steps are what
-the model says: a text, or ``fire`` and ``look`` for a call.
+The folder has the store, the port of the server, a file with a line for each effect, and the files ``hold``
+and ``stay``: as long as they are there, the tools `look` and `stay` do not end. A file ``wanted``, if there
+is one, has the port that the server is to take. With a file ``page`` the process serves the page of
+`goaitools serve`. With a file ``relay``, which has a prefix of keys in Redis, the process steers. The steps
+are what the model says: a text, or ``fire``, ``look`` and ``stay`` for a call.
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from redis.asyncio import Redis
 from starlette.requests import Request
 
 from goaitools_py import AsyncChat, ToolContext, tool
 from goaitools_py.frontends import AGUI, AISDK
-from goaitools_py.serve import Caller, ServeLimits, serve
+from goaitools_py.serve import Caller, RedisRelay, ServeLimits, serve
 from goaitools_py.serve.page.page_app import PageSettings, page_app
 from goaitools_py.stores import AsyncSQLiteStore
 from goaitools_py.testing import Calls, ScriptedBackend
+
+from ._relays import REDIS
 
 
 def main(folder: Path, *steps: str) -> None:
@@ -47,18 +51,30 @@ def main(folder: Path, *steps: str) -> None:
             await asyncio.sleep(0.01)
         return f"seen {at}"
 
+    @tool(idempotent=True)
+    async def stay(ctx: ToolContext[None], at: str) -> str:
+        """Stay somewhere; the key makes it once."""
+        note(f"stay {ctx.idempotency_key}")
+        while (folder / "stay").exists():
+            await asyncio.sleep(0.01)
+        return f"stayed at {at}"
+
+    calls = ("fire", "look", "stay")
     replies: list[Any] = [
-        Calls([(step, {"at": "door"})], text=f"I {step}. ") if step in ("fire", "look") else step
-        for step in steps
+        Calls([(step, {"at": "door"})], text=f"I {step}. ") if step in calls else step for step in steps
     ]
-    chat = AsyncChat(ScriptedBackend(*replies), tools=[fire, look])
+    chat = AsyncChat(ScriptedBackend(*replies), tools=[fire, look, stay])
 
     def whose(request: Request, name: str) -> Caller:
         return Caller(f"ada/{name}", owner="ada")
 
     limits = ServeLimits(grace_seconds=30)
     store = AsyncSQLiteStore(str(folder / "store.db"))
-    app: Any = serve(chat, store, key=whose, frontends=(AISDK, AGUI), lease_ttl=1.0, limits=limits)
+    how: dict[str, Any] = {"frontends": (AISDK, AGUI), "lease_ttl": 3.0, "limits": limits}
+    if (folder / "relay").exists():
+        relay = RedisRelay(Redis.from_url(REDIS), prefix=(folder / "relay").read_text(), alive_seconds=1.0)
+        how |= {"gate": "steer", "relay": relay}
+    app: Any = serve(chat, store, key=whose, **how)
     if (folder / "page").exists():
         app = page_app(chat, store, PageSettings(), limits=limits, lease_ttl=1.0)
     wanted = folder / "wanted"

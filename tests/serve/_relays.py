@@ -15,7 +15,7 @@ import pytest
 
 from goaitools_py.serve import MemoryRelay, RedisRelay
 
-__all__ = ["relays"]
+__all__ = ["REDIS", "relays"]
 
 REDIS = os.environ.get("GOAITOOLS_TEST_REDIS") or "redis://127.0.0.1:6379/0"
 

@@ -101,6 +101,7 @@ class World:
         keep_branches: bool = False,
         compact: Any = "turn",
         gate: Any = "reject",
+        lease_ttl: float = 1.0,
         **fields: Any,
     ) -> None:
         self.held = asyncio.Event()
@@ -132,25 +133,25 @@ class World:
         if gunner:
             other = AsyncChat(ScriptedBackend(*gunner), tools=[fire])
             tools.append(other.as_tool("gunner", "Fires.", store=AsyncMemoryStore()))
+        self._how = {"lease_ttl": lease_ttl, "gate": gate}
         self.chat = AsyncChat(self.backend, tools=tools, **fields)
         self.app: ServeApp = serve(
             self.chat,
             self.store,
             key=self.whose,
             frontends=(AISDK, AGUI),
-            lease_ttl=1.0,
+            **self._how,
             stop_every=1e-9,
             limits=limits or ServeLimits(),
             relay=relay,
             allowed_hosts=allowed_hosts,
             keep_branches=keep_branches,
             compact=compact,
-            gate=gate,
         )
 
     def twin(self, relay: Relay | None, **how: Any) -> ServeApp:
         """Another worker over the same store, with the same script and the same tools."""
-        how = {"frontends": (AISDK, AGUI), "lease_ttl": 1.0, "stop_every": 1e-9, **how}
+        how = {"frontends": (AISDK, AGUI), **self._how, "stop_every": 1e-9, **how}
         return serve(self.chat, self.store, key=self.whose, relay=relay, **how)
 
     @staticmethod

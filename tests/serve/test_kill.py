@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
+from ._relays import relays
 from ._world import asynchronous, said
 
 pytestmark = pytest.mark.heavy
@@ -133,3 +134,47 @@ async def test_a_stop_outlives_the_process_that_runs_the_turn(tmp_path: Path, wh
             stored = (await other.get("/conversations/hall/messages")).json()
     assert [message["text"] for message in stored] == ["Hello", "I look. ", "Next", "Next."]
     assert len((tmp_path / "effects").read_text().splitlines()) == 1
+
+
+@pytest.mark.service
+@pytest.mark.parametrize("path", [TURNS, f"{TURNS}/current"])
+@asynchronous
+async def test_a_message_outlives_the_process_that_has_read_it(tmp_path: Path, path: str) -> None:
+    """Its stream, at another process, follows the turn. It is cut off, without an end, when the process of
+    the turn is killed. The page that comes back gets the turn, which has each message once."""
+    for name in ("hold", "stay", "effects"):
+        (tmp_path / name).touch()
+
+    async def let_it_go_on(client: httpx.AsyncClient) -> None:
+        while "Well?" not in (await client.get("/conversations/hall/messages")).text:
+            await asyncio.sleep(0.02)
+        (tmp_path / "hold").unlink()
+
+    async with relays("redis", 1) as (relay,):
+        (tmp_path / "relay").write_text(relay._prefix)
+        async with (
+            server(tmp_path, "look", "stay") as (process, client),
+            server(tmp_path, "Done.") as (_, other),
+        ):
+            await until_it_looks(client, tmp_path)
+            seen = ""
+            async with asyncio.TaskGroup() as group:
+                group.create_task(let_it_go_on(other))
+                async with other.stream("POST", TURNS, json=said("Well?", "m2")) as stream:
+                    async for piece in stream.aiter_text():
+                        seen += piece
+                        if '"stay"' in seen and process.returncode is None:
+                            process.send_signal(signal.SIGKILL)
+                            await process.wait()
+                            (tmp_path / "stay").unlink()
+            again = said("Well?", "m2") if path == TURNS else {}
+            whole = events_in((await other.post(path, json=again)).text)
+            stored = (await other.get("/conversations/hall/messages")).json()
+
+    assert [name for name, _ in events_in(seen) if name != "text"] == [
+        "started", "tool_call", "tool_result", "tool_call",
+    ]  # fmt: skip
+    assert (whole[-1][0], whole[-1][1]["text"]) == ("done", "Done.")
+    assert [one["text"] for one in stored if one["role"] == "user"] == ["Hello", "Well?"]
+    keys = [line for line in (tmp_path / "effects").read_text().splitlines() if line.startswith("stay")]
+    assert len(set(keys)) == 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from goaitools_py.serve import MemoryRelay, ServeLimits, serve
 from goaitools_py.stores import AsyncMemoryStore
 from goaitools_py.testing import Calls, ScriptedBackend
 
+from ._relays import relays
 from ._world import World, asynchronous, said
 
 HALL = "/conversations/hall"
@@ -24,8 +27,8 @@ WIRES = ("openai", "openai-responses", "anthropic")
 
 
 def world_of(*steps: Any, **fields: Any) -> World:
-    """A server that steers."""
-    return World(*steps, gate="steer", **fields)
+    """A server that steers. On a busy machine its turns keep their leases, too."""
+    return World(*steps, gate="steer", **{"lease_ttl": 30.0, **fields})
 
 
 async def waiting(world: World, *texts: str) -> None:
@@ -35,7 +38,7 @@ async def waiting(world: World, *texts: str) -> None:
         shown = [one["text"] for one in found if one["role"] == "user"]
         if all(text in shown for text in texts):
             return
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.005)
 
 
 async def users(world: World) -> list[str]:
@@ -86,31 +89,68 @@ async def streamed(world: World, body: Any) -> list[tuple[str, Any]]:
         return await answer.events()
 
 
-@asynchronous
-async def test_the_second_stream_is_live() -> None:
-    """It begins as soon as the provider has taken the message: the turn still runs. It is the first stream,
-    with the same ids, so that a reconnect goes on in it."""
+def climbing() -> tuple[asyncio.Event, Any]:
+    """A tool that climbs until the event is set."""
     released = asyncio.Event()
 
-    @tool
+    @tool(idempotent=True)
     async def climb() -> str:
-        """Climb, until the second page has seen the call."""
+        """Climb, until the test has seen enough."""
         await released.wait()
         return "up"
 
-    world = world_of(LOOK, Calls([("climb", {})]), "Done.", more_tools=[climb])
-    async with world.stream("POST", TURNS, said()) as first:
-        await world.is_inside.wait()
-        async with world.stream("POST", TURNS, said("Well?", "m2")) as second:
-            await waiting(world, "Well?")
-            world.held.set()
-            seen = []
-            async for event in second:
-                seen.append(event)
-                if event[1].get("name") == "climb":
-                    released.set()
-        assert seen == await first.events()
-    assert kinds(seen) == ["started", *["tool_call", "tool_result"] * 2, "done"]
+    return released, climb
+
+
+@asynccontextmanager
+async def workers(place: str, *steps: Any) -> AsyncIterator[tuple[World, World, asyncio.Event]]:
+    """The worker of the first message, and the worker of the second one: the same, or another one. A relay
+    shows it the turn, unless the turn is "unseen". The event ends the tool "climb"."""
+    released, climb = climbing()
+    if place == "here":
+        world = world_of(*steps, more_tools=[climb])
+        yield world, world, released
+        return
+    found = nullcontext((None, None)) if place == "unseen" else relays(place)
+    async with found as (one, two):
+        first = world_of(*steps, more_tools=[climb], relay=one)
+        second = world_of(more_tools=[climb], relay=two, store=first.store)
+        async with first.app.running(), second.app.running():
+            yield first, second, released
+
+
+PLACES = ["here", "memory", pytest.param("redis", marks=pytest.mark.service)]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@asynchronous
+async def test_the_second_stream_is_live(place: str) -> None:
+    """It begins as soon as the provider has taken the message, and shows text and calls while the turn runs.
+    It is the first stream, with the same ids. So a reconnect goes on in it, at each worker."""
+    climbs = Calls([("climb", {})], text="I climb.")
+    async with workers(place, LOOK, climbs, "Done.") as (one, two, released):
+        async with one.stream("POST", TURNS, said()) as first:
+            await one.is_inside.wait()
+            async with two.stream("POST", TURNS, said("Well?", "m2")) as second:
+                await waiting(one, "Well?")
+                one.held.set()
+                seen, at_release = [], None
+                async for event in second:
+                    seen.append(event)
+                    if event[1].get("name") == "climb":
+                        at_release, _ = len(seen), released.set()
+            assert seen == await first.events()
+        assert at_release is not None
+        assert "I climb." in "".join(data["text"] for name, data in seen[:at_release] if name == "text")
+        assert kinds(seen) == ["started", *["tool_call", "tool_result"] * 2, "done"]
+        for world in (one, two):
+            last = {"last-event-id": seen[-2][1]["#"]}
+            async with world.stream("GET", CURRENT, headers=last) as rest:
+                assert await rest.events() == seen[-1:]
+        for world in (one, two):
+            assert (await world.ask("POST", TURNS, said("Well?", "m2")))[1]["text"].endswith("Done.")
+        assert len(one.backend.requests) + len(two.backend.requests) == 3 + (one is two) * 3
+        assert await users(one) == ["Hello", "Well?"]
 
 
 @asynchronous
@@ -122,55 +162,53 @@ async def test_without_the_gate_it_is_refused() -> None:
         world.held.set()
 
 
+@pytest.mark.parametrize("place", PLACES)
 @asynchronous
-async def test_a_message_that_came_too_late_gets_a_turn_of_its_own() -> None:
+async def test_a_message_that_came_too_late_gets_a_turn_of_its_own(place: str) -> None:
     """The provider refused it in the turn that ran. Its stream is that of its own turn."""
-    world = world_of(LOOK, REFUSED, "Done.", "Yes.")
-    async with world.stream("POST", TURNS, said()) as first:
-        await world.is_inside.wait()
-        async with asyncio.TaskGroup() as group:
-            second = group.create_task(streamed(world, said("And?", "m2")))
-            await waiting(world, "And?")
-            world.held.set()
-        assert (await first.events())[-1][1]["text"].endswith("Done.")
+    async with workers(place, LOOK, REFUSED, "Done.", "Yes.") as (one, two, _):
+        two.backend.then("Yes.")
+        async with one.stream("POST", TURNS, said()) as first:
+            await one.is_inside.wait()
+            async with asyncio.TaskGroup() as group:
+                second = group.create_task(streamed(two, said("And?", "m2")))
+                await waiting(one, "And?")
+                one.held.set()
+            assert (await first.events())[-1][1]["text"].endswith("Done.")
 
-    assert second.result()[0][1]["turn"] == "ada/hall-2"
-    assert second.result()[-1][1]["text"] == "Yes."
-    assert await users(world) == ["Hello", "And?"]
-    async with world.stream("GET", CURRENT) as current:
-        assert await current.events() == second.result()
+        assert second.result()[0][1]["turn"] == "ada/hall-2"
+        assert second.result()[-1][1]["text"] == "Yes."
+        assert await users(one) == ["Hello", "And?"]
+        for world in (one, two):
+            async with world.stream("GET", CURRENT) as current:
+                assert await current.events() == second.result()
 
 
-@pytest.mark.parametrize("at_twin", [False, True])
+@pytest.mark.parametrize("place", [*PLACES, "unseen"])
 @asynchronous
-async def test_a_stop_ends_the_turn_that_has_both_messages(at_twin: bool) -> None:
-    """No model is asked again, although the second request waited for its turn, here or at another worker."""
-    inside, released = asyncio.Event(), asyncio.Event()
+async def test_a_stop_ends_the_turn_that_has_both_messages(place: str) -> None:
+    """No model is asked again, although the second request waited for its turn, here or at another worker,
+    with a relay and without one."""
+    async with workers(place, LOOK, Calls([("climb", {})]), "Unused.") as (one, two, _):
+        async with one.stream("POST", TURNS, said()) as first:
+            await one.is_inside.wait()
+            async with two.stream("POST", TURNS, said("And?", "m2")) as second:
+                await waiting(one, "And?")
+                one.held.set()
+                events = aiter(first)
+                while (await anext(events))[1].get("name") != "climb":
+                    pass
+                assert await one.ask("DELETE", CURRENT) == (200, {"stopped": True})
+                assert [name async for name, _ in events][-1] == "stopped"
+                assert kinds(await second.events())[-1] == "stopped"
+        while two.app._hub._tasks:
+            await asyncio.sleep(0.01)
 
-    @tool
-    async def climb() -> str:
-        """Climb, for ever."""
-        inside.set()
-        await released.wait()
-        raise AssertionError
-
-    world = world_of(LOOK, Calls([("climb", {})]), "Unused.", more_tools=[climb])
-    other = world_of(store=world.store, backend=world.backend, more_tools=[climb]) if at_twin else world
-    async with world.stream("POST", TURNS, said()) as first:
-        await world.is_inside.wait()
-        async with other.stream("POST", TURNS, said("And?", "m2")) as second:
-            await waiting(world, "And?")
-            world.held.set()
-            await inside.wait()
-            assert await world.ask("DELETE", CURRENT) == (200, {"stopped": True})
-            assert kinds(await first.events())[-1] == "stopped"
-            assert kinds(await second.events())[-1] == "stopped"
-    while other.app._hub._tasks:
-        await asyncio.sleep(0.01)
-
-    assert len(world.backend.requests) == 2
-    assert (await world.ask("GET", HALL))[1]["turn_status"] == "stopped"
-    assert await users(world) == ["Hello", "And?"]
+        assert len(one.backend.requests) == 2
+        assert two is one or not two.backend.requests
+        for world in (one, two):
+            assert (await world.ask("GET", HALL))[1]["turn_status"] == "stopped"
+        assert await users(one) == ["Hello", "And?"]
 
 
 @asynchronous
@@ -208,7 +246,7 @@ async def test_a_message_to_another_worker_steers_too(has_relay: bool) -> None:
     """Its client gets the turn at its end."""
     relay = MemoryRelay() if has_relay else None
     world = world_of(LOOK, "Done.", relay=relay)
-    twin = World(store=world.store, gate="steer", relay=MemoryRelay() if has_relay else None)
+    twin = world_of(store=world.store, relay=MemoryRelay() if has_relay else None)
     async with world.stream("POST", TURNS, said()) as first:
         await world.is_inside.wait()
         async with asyncio.TaskGroup() as group:

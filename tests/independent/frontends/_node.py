@@ -84,7 +84,14 @@ async def _pages(
     finally:
         server.should_exit = True
         await task
-    return {name: {**one, "tools": len(worlds[name].looked)} for name, one in json.loads(out).items()}
+    return {
+        name: {
+            **one,
+            "tools": len(worlds[name].looked),
+            "requests": [request.body.decode() for request in worlds[name].backend.requests],
+        }
+        for name, one in json.loads(out).items()
+    }
 
 
 async def run(arguments: Sequence[str]) -> bytes:

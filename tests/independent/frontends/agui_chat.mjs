@@ -147,6 +147,18 @@ const scenarios = {
     await edited(agent, 1, "Deux?");
     return agent;
   },
+  async steer(name) {
+    const agent = page(name);
+    const first = say(agent, "Look");
+    await control(name, "inside");
+    await until(() => agent.messages.some((one) => one.toolCalls));
+    await agent.detachActiveRun(); // one run at a time writes into an agent
+    const second = say(agent, "And the window?");
+    await until(async () => JSON.stringify(await stored(name)).includes("And the window?"));
+    await control(name, "release");
+    await Promise.all([first, second]);
+    return agent;
+  },
   async edit_after_a_reload(name) {
     await say(page(name), "One?");
     const agent = page(name);
@@ -164,7 +176,7 @@ async function edited(agent, number, text) {
 }
 
 async function until(done) {
-  while (!done()) await new Promise((resolve) => setTimeout(resolve, 5));
+  while (!(await done())) await new Promise((resolve) => setTimeout(resolve, 5));
 }
 
 const found = {};

@@ -31,6 +31,11 @@ async function settled(chat, done = () => true) {
   }
 }
 
+async function until(done) {
+  while (!(await done())) await new Promise((resolve) => setTimeout(resolve, 5));
+}
+
+const holds = (messages, text) => JSON.stringify(messages).includes(JSON.stringify(text));
 const calls = (chat) => chat.messages.flatMap((message) => message.parts).filter((part) => part.toolCallId);
 const hasText = (chat, text) => () =>
   chat.messages.some((message) => message.parts.some((part) => part.type === "text" && part.text === text));
@@ -170,6 +175,28 @@ const scenarios = {
     const { id } = chat.messages[0];
     await chat.sendMessage({ text: "Eins?", messageId: id });
     await chat.sendMessage({ text: "Un?", messageId: id });
+    return chat;
+  },
+  async steer(name) {
+    const chat = page(name);
+    const first = chat.sendMessage({ text: "Look" });
+    await control(name, "inside");
+    const second = chat.sendMessage({ text: "And the window?" });
+    await until(async () => holds(await stored(name), "And the window?"));
+    await control(name, "release");
+    await Promise.all([first, second]);
+    return chat;
+  },
+  async steer_after_a_reload(name) {
+    const first = page(name).sendMessage({ text: "Look" });
+    await control(name, "inside");
+    const chat = page(name, await stored(name));
+    const resumed = chat.resumeStream();
+    await settled(chat, () => calls(chat).length > 0 || chat.status !== "ready");
+    const second = chat.sendMessage({ text: "And the window?" });
+    await until(async () => holds(await stored(name), "And the window?"));
+    await control(name, "release");
+    await Promise.all([first, resumed, second]);
     return chat;
   },
   async edit_in_place_of_an_approval(name) {

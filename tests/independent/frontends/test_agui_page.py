@@ -37,6 +37,7 @@ SCRIPTS: dict[str, tuple[Any, ...]] = {
     "edit": ("One.", "Two.", "Zwei.", "Deux."),
     "edit_after_a_reload": ("One.", "Eins."),
 }
+STEERS = ("steer",)
 TOOLS_RUN = {
     "tools": 1,
     "approve": 1,
@@ -62,7 +63,7 @@ def agui_pages(agui_folder: Path, request: pytest.FixtureRequest) -> dict[str, A
     """What the page holds after each scenario, and the tools that ran."""
     worlds = {
         name: World(*steps, gunner=GUNNER if HAND_OFF in steps else ()) for name, steps in SCRIPTS.items()
-    }
+    } | {name: World(LOOK, "Done.", gate="steer", lease_ttl=30.0) for name in STEERS}
     return pages_of("agui_chat.mjs", agui_folder, worlds, workers=request.param)
 
 
@@ -75,3 +76,22 @@ def test_the_agent_holds_what_is_stored(agui_pages: dict[str, Any], name: str) -
     assert found["waiting"] == 0
     assert results_in_order(without_inner_calls(found["messages"])) == found["stored"]
     assert found["tools"] == TOOLS_RUN.get(name, found["tools"])
+
+
+@pytest.mark.parametrize("name", STEERS)
+def test_a_second_message_goes_to_the_turn_that_runs(agui_pages: dict[str, Any], name: str) -> None:
+    """The next model call has it. The agent holds both messages and each piece of the reply once."""
+    found = agui_pages[name]
+
+    assert "failed" not in found, found.get("failed")
+    assert (found["warnings"], found["waiting"]) == ([], 0)
+    assert ["And the window?" in request for request in found["requests"]] == [False, True]
+    own, stored = (
+        [{**one, "id": one["content"] if one["role"] == "user" else one["id"]} for one in messages]
+        for messages in (found["messages"], found["stored"])
+    )
+    # Reasoning keeps the place where the client had it first.
+    assert sorted(own, key=lambda one: one["id"]) == sorted(stored, key=lambda one: one["id"])
+    roles = [one["role"] for one in own if one["role"] != "reasoning"]
+    assert roles == ["user", "user", "assistant", "tool", "assistant"]
+    assert found["tools"] == 1

@@ -38,6 +38,7 @@ SCRIPTS: dict[str, tuple[Any, ...]] = {
     "edit_after_a_reload": ("One.", "Two.", "Eins.", "Un."),
     "edit_in_place_of_an_approval": (FIRE, "I do not."),
 }
+STEERS = ("steer", "steer_after_a_reload")
 TOOLS_RUN = {
     "tools": 1,
     "approve": 1,
@@ -61,7 +62,7 @@ def pages(client_folder: Path, request: pytest.FixtureRequest) -> dict[str, Any]
     """What the page holds after each scenario, and the tools that ran."""
     worlds = {
         name: World(*steps, gunner=GUNNER if HAND_OFF in steps else ()) for name, steps in SCRIPTS.items()
-    }
+    } | {name: World(LOOK, "Done.", gate="steer", lease_ttl=30.0) for name in STEERS}
     return pages_of("chat.mjs", client_folder, worlds, workers=request.param)
 
 
@@ -74,3 +75,20 @@ def test_the_page_holds_what_is_stored(pages: dict[str, Any], name: str) -> None
     assert comparable(without_inner_calls(found["messages"])) == comparable(found["stored"])
     assert [one["role"] for one in found["messages"]] == [one["role"] for one in found["stored"]]
     assert found["tools"] == TOOLS_RUN.get(name, found["tools"])
+
+
+@pytest.mark.parametrize("name", STEERS)
+def test_a_second_message_goes_to_the_turn_that_runs(pages: dict[str, Any], name: str) -> None:
+    """The next model call has it. The page holds both messages and the reply once. The second message stands
+    behind the reply that it steers, because the page has said it there."""
+    found = pages[name]
+
+    assert "failed" not in found, found.get("failed")
+    assert found["status"] == "ready"
+    assert ["And the window?" in request for request in found["requests"]] == [False, True]
+    assert comparable(found["messages"]) == comparable(found["stored"])
+    shown = [one["parts"][0]["text"] for one in found["messages"] if one["role"] == "user"]
+    assert shown == ["Look", "And the window?"]
+    assert [one["role"] for one in found["messages"]] == ["user", "assistant", "user"]
+    assert [one["role"] for one in found["stored"]] == ["user", "user", "assistant"]
+    assert found["tools"] == 1
