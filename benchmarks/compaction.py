@@ -3,8 +3,8 @@
 Owns: which cases meet which policies, and the tables of the bills. Must never know: how a cache or a
 policy works.
 
-``python benchmarks/compaction.py --write`` measures everything and writes the table and the plot of
-``docs/compaction.md``.
+``python benchmarks/compaction.py --write`` measures everything. It writes ``benchmarks/compaction.md``, and
+the table and the plot of ``docs/compaction_costs.md``.
 """
 
 from __future__ import annotations
@@ -13,12 +13,24 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 from _cases import SEED, Measured, airline, plain, real_chat, services, short_ones
 from _chart import dot_plot
 from _conversations import ROOT
-from _policies import DEEP, DEFAULT, NONE, SLIDING, SLIDING_EACH, after_pauses, policies, sliding, with_tools
+from _policies import (
+    CHEAPER,
+    DEEP,
+    DEFAULT,
+    NONE,
+    SLIDING,
+    SLIDING_EACH,
+    after_pauses,
+    policies,
+    sliding,
+    with_tools,
+)
 from _prompt_cache import PRICE_LISTS
 from _replay import SUMMARY_TOKENS, Bill, replay
 from _report import Figure, Report, at_least, at_most, info
@@ -190,7 +202,8 @@ def _share(name: str, bill: Bill, none: Bill, measured: Measured) -> Figure:
 
 # ---------------------------------------------------------------------------------------------- docs
 
-_PAGE: Final = ROOT / "docs" / "compaction.md"
+_TABLES: Final = ROOT / "benchmarks" / "compaction.md"
+_PAGE: Final = ROOT / "docs" / "compaction_costs.md"
 _PLOT: Final = ROOT / "docs" / "compaction.svg"
 
 
@@ -220,13 +233,55 @@ def _money(bill: Bill, none: Bill) -> str:
     return f"${bill.dollars:.2f} ({100 * bill.dollars / none.dollars:.0f} %)"
 
 
-def _write(cases: Sequence[tuple[Measured, Bills]]) -> None:
-    tables = [line for measured, bills in cases for line in _table(measured, bills)]
-    page = _PAGE.read_text(encoding="utf-8")
+_ON_THE_PAGE: Final = (
+    "plain chat, 400 turns",
+    "airline desk with tools, 100 turns",
+    "airline desk with tools, 300 turns",
+    "real chat, 149 turns",
+)
+_FOR_READERS: Final = (
+    NONE,
+    "sliding window, 20 turns",
+    DEEP,
+    "ContextWindow (to 40 %)",
+    "summarise, keep 4 turns",
+    DEFAULT,
+    CHEAPER,
+    "the provider's compaction, keep 2 turns",
+    "clear tool results, each turn",
+    "clear tool results, a sixth of all at a time",
+    "collapse tool exchanges",
+    "clear tool results, then summarise",
+)
+"""The cases and the policies of the page; the others stand in the tables only."""
+
+
+def _short_table(cases: Sequence[tuple[Measured, Bills]]) -> list[str]:
+    """Per cent of no compaction, for each price list."""
+    shown = [(measured.case.name, bills) for measured, bills in cases if measured.case.name in _ON_THE_PAGE]
+    lines = ["| policy | " + " | ".join(name for name, _ in shown) + " |", "|---|" + "--:|" * len(shown)]
+    for policy in _FOR_READERS:
+        cells = []
+        for _, bills in shown:
+            shares = [
+                f"{100 * bills[policy][name].dollars / bills[NONE][name].dollars:.0f}"
+                for name in (_SHOWN if policy in bills else ())
+            ]
+            cells.append(" / ".join(shares))
+        lines.append(f"| {f'**{policy}**' if policy == DEFAULT else policy} | " + " | ".join(cells) + " |")
+    return [*lines, ""]
+
+
+def _put(page: Path, lines: Sequence[str]) -> None:
     begin, end = "<!-- tables: written by benchmarks/compaction.py -->\n", "<!-- end of tables -->"
     pattern = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.S)
-    page = pattern.sub(lambda _: begin + "\n" + "\n".join(tables) + end, page)
-    _PAGE.write_text(page, encoding="utf-8")
+    text = pattern.sub(lambda _: begin + "\n" + "\n".join(lines) + end, page.read_text(encoding="utf-8"))
+    page.write_text(text, encoding="utf-8")
+
+
+def _write(cases: Sequence[tuple[Measured, Bills]]) -> None:
+    _put(_TABLES, [line for measured, bills in cases for line in _table(measured, bills)])
+    _put(_PAGE, _short_table(cases))
     panels = []
     for measured, bills in cases:
         if measured.case.name in SHARE:

@@ -1,7 +1,7 @@
 """Worker processes on kept conversations: what a turn costs worker and store, and what was lost or doubled.
 
     python benchmarks/load.py [--workers 16] [--conversations 20000] [--seconds 60] [--model-seconds 0]
-        [--store PostgreSQL] [--into docs/operate.md]
+        [--store PostgreSQL] [--into docs/capacity.md]
 
 Owns: the conversations, the deliveries, and the sizes that follow from what was measured. Must never know:
 what a database counts as written.

@@ -1,6 +1,7 @@
 """Run the benchmarks: ``python benchmarks/run.py [--short] [--strict] [--only NAME …] [--json] [--peers]``.
 
-``--runs 3 --into docs/numbers.md`` runs them three times, and puts a table with the ranges into the page.
+``--runs 3 --into benchmarks/README.md`` runs them three times, and puts a table with the ranges into the
+page.
 
 Owns: the command line. Must never know: what a benchmark measures.
 

@@ -23,19 +23,28 @@ from sphinx.util import logging
 import goaitools_py
 
 DOCS = Path(__file__).resolve().parent
+sys.path.insert(0, str(DOCS))
+from long_description import files_of, project_of  # noqa: E402
+
 ROOT = DOCS.parent
-SOURCE = os.environ.get("GOAITOOLS_SOURCE_URL", "")
-"""Where the project's files are on the web, with a slash at the end. Empty: the site has copies."""
+SOURCE = os.environ.get("GOAITOOLS_SOURCE_URL") or files_of(project_of())
+"""Where the project's files are on the web, with a slash at the end; by itself that of `[project.urls]`.
+Empty: the site has copies."""
 
 COPIED = ("examples", "README.md")
 
-PAGES_OUTSIDE = {"CONTRIBUTING.md": "contributing", "CHANGELOG.md": "changelog"}
+PAGES_OUTSIDE = {
+    "CONTRIBUTING.md": "contributing",
+    "CHANGELOG.md": "changelog",
+    "benchmarks/README.md": "benchmarks",
+}
 """Files beside docs/ that the site has as pages: each is the text of a page that leads to it."""
 
 project = "goaitools-py"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 html_theme = "furo"
 html_title = "goaitools-py"
+html_static_path = html_css_files = ["site.css"]
 html_copy_source = False
 html_show_copyright = html_show_sphinx = False
 suppress_warnings = [
@@ -77,9 +86,9 @@ def read(app: Any, docname: str, source: list[str]) -> None:
         target = (page.parent / found[1]).resolve()
         if target.is_relative_to(DOCS):
             return f"](/{target.relative_to(DOCS).as_posix()}{found[2] or ''})"
-        if target.parent == ROOT and target.name in PAGES_OUTSIDE:
-            return f"](/{PAGES_OUTSIDE[target.name]}.md{found[2] or ''})"
         path = target.relative_to(ROOT).as_posix()
+        if path in PAGES_OUTSIDE:
+            return f"](/{PAGES_OUTSIDE[path]}.md{found[2] or ''})"
         if not target.exists() or path.partition("/")[0] not in COPIED:
             log.warning("%s: the site has no copy of %s", docname, found[1])
         if SOURCE:

@@ -12,10 +12,59 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-__all__ = ["NAME", "ROOT", "all_of", "declared", "distributions", "extras_of", "imports", "plain"]
+__all__ = [
+    "NAME",
+    "NOT_DECLARED",
+    "ROOT",
+    "all_of",
+    "declared",
+    "distributions",
+    "extras_at",
+    "extras_of",
+    "imports",
+    "plain",
+]
 
 ROOT = Path(__file__).resolve().parents[1]
 NAME = re.compile(r"[A-Za-z0-9._-]+")
+
+OPTIONAL = {
+    "backends/http/client.py": {"aiohttp"},
+    "cli/store_urls.py": {"redis", "sqlalchemy"},
+    "cli/chat_command.py": {"tui"},
+    "cli/serve.py": {"serve"},
+    "cli/store.py": {"redis", "sqlalchemy"},
+    "cli/chat_options.py": {"mcp"},
+    "cli/tui": {"tui"},
+    "cli/upgrading.py": {"sqlalchemy"},
+    "integrations/django": {"django"},
+    "integrations/sqlalchemy": {"sqlalchemy"},
+    "mcp": {"mcp"},
+    "page": {"serve"},
+    "types/usage.py": {"prices"},
+    "seal/encrypted.py": {"crypto"},
+    "serve": {"serve"},
+    "serve/relay.py": {"redis"},
+    "stores/clients.py": {"redis"},
+    "stores/django.py": {"django"},
+    "stores/migration_sql": {"sqlalchemy"},
+    "stores/postgres": {"asyncpg", "psycopg"},
+    "stores/async_redis.py": {"redis"},
+    "stores/async_sqlalchemy.py": {"sqlalchemy"},
+    "stores/redis.py": {"redis"},
+    "stores/redis_client.py": {"redis"},
+    "stores/sql_": {"sqlalchemy"},
+    "stores/sqlalchemy.py": {"sqlalchemy"},
+    "telemetry": {"otel"},
+    "turn/limits.py": {"prices"},
+    "types/token_rules.py": {"tiktoken"},
+}
+"""By the beginning of a file's path: the extras whose packages it may import and name. The longest holds."""
+
+NOT_DECLARED = {
+    "uvicorn": "`goaitools serve` runs it and says how to install it; an application takes any server",
+    "pytest": "`testing/fixtures.py` is a fixture, which pytest alone imports",
+}
 
 _BY_NAME = {"import_module", "find_spec", "__import__", "importorskip"}
 
@@ -89,8 +138,14 @@ def declared(extra: str | None = None) -> dict[str, str]:
 
 
 def extras_of() -> list[str]:
-    """The extras for users: all but those of the tests and of the site."""
-    return [name for name in _project()["optional-dependencies"] if name not in ("docs", "test")]
+    """The extras for users, each of one thing: not `all`, and not those of the tests and of the site."""
+    return [name for name in _project()["optional-dependencies"] if name not in ("all", "docs", "test")]
+
+
+def extras_at(file: str) -> set[str]:
+    """The extras that `OPTIONAL` gives to a file."""
+    found = [start for start in OPTIONAL if file.startswith(start)]
+    return OPTIONAL[max(found, key=len)] if found else set()
 
 
 def all_of(names: list[str]) -> set[str]:

@@ -93,6 +93,7 @@ SLOW = (
     "state/test_state.py::test_mutated_content_never_raises_an_untyped_error",
     "testing/test_dialect_contract.py",
     "test_examples.py",
+    "test_imports.py::test_nothing_of_posix_is_needed_at_import",
     "base/test_rawjson.py::test_damaged_json_is_refused_exactly_when_the_standard_library_refuses_it",
     "test_readme.py",
     "types/test_render.py::test_pieces_make_no_block_together",

@@ -17,14 +17,19 @@ FOLDERS = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
 
 
-def draw_house() -> ModuleType:
-    """The script that draws the picture; it is not part of any package."""
-    spec = importlib.util.spec_from_file_location("draw_house", ROOT / "docs" / "draw_house.py")
+def script_of(name: str) -> ModuleType:
+    """A script of docs/; it is not part of any package."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
     return script
+
+
+def draw_house() -> ModuleType:
+    """The script that draws the picture."""
+    return script_of("draw_house")
 
 
 def section(heading: str) -> str:
@@ -34,16 +39,13 @@ def section(heading: str) -> str:
     return rest.partition("\n## ")[0]
 
 
-def test_the_page_of_servers_says_what_is_done() -> None:
-    """`python docs/write_hosts.py` writes exactly what is committed."""
-    spec = importlib.util.spec_from_file_location("write_hosts", ROOT / "docs" / "write_hosts.py")
-    assert spec is not None
-    assert spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    page = script.PAGE.read_text(encoding="utf-8")
+def test_the_tables_of_the_reference_are_the_codes() -> None:
+    """`python docs/write_tables.py` writes exactly what is committed."""
+    script = script_of("write_tables")
 
-    assert script.written(page) == page, "the rules have changed: run `python docs/write_hosts.py`"
+    for name in script.TABLES:
+        page = (ROOT / "docs" / name).read_text(encoding="utf-8")
+        assert script.written(name, page) == page, f"{name} is old: run `python docs/write_tables.py`"
 
 
 def test_the_picture_is_the_tables() -> None:
@@ -73,7 +75,9 @@ def test_the_page_has_a_row_for_each_folder() -> None:
     assert rows == FOLDERS == of_table == placed
 
 
-PROMISES = re.findall(r"^\| \*\*.*$", section("Where each promise is kept"), re.MULTILINE)
+PROMISES = re.findall(
+    r"^\| \*\*.*$", (ROOT / "docs" / "promises.md").read_text(encoding="utf-8"), re.MULTILINE
+)
 
 
 @pytest.mark.parametrize("line", PROMISES)
@@ -110,7 +114,11 @@ def test_a_decision_is_short_and_whole(page: Path) -> None:
     assert f"({page.name})" in (page.parent / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("page", [ROOT / "docs/architecture.md", *DECISIONS], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page",
+    [ROOT / "docs/architecture.md", ROOT / "docs/promises.md", *DECISIONS],
+    ids=lambda page: page.stem,
+)
 def test_files_that_a_page_names_exist(page: Path) -> None:
     """A path in backticks is a file or folder of the project or of the package."""
     for name in re.findall(r"`([\w./]+/[\w./]*|[\w/]+\.(?:py|md|svg))`", page.read_text(encoding="utf-8")):

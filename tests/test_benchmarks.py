@@ -258,4 +258,4 @@ def test_a_page_gets_the_ranges_of_all_runs(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(ValueError, match="measured: begin"):
         numbers.put_into(page, "")
     assert page.read_text() == "nothing here"
-    assert numbers.BEGIN in (ROOT / "docs" / "numbers.md").read_text(encoding="utf-8")
+    assert numbers.BEGIN in (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")

@@ -26,6 +26,7 @@ from goaitools_py import (
 )
 from goaitools_py.backends import AnthropicBackend, OpenAIChatBackend, OpenAIResponsesBackend
 from goaitools_py.sim import Fault, SimServer
+from goaitools_py.stores import MemoryStore
 from goaitools_py.testing import Calls, ScriptedBackend
 
 APIS: list[tuple[str, Callable[..., Any], str]] = [
@@ -135,12 +136,11 @@ def test_text_in_place_of_bytes() -> None:
 
 
 def test_a_chat_in_a_running_loop() -> None:
-    """The warning names the caller's line, and the class to use; `await` on its result fails behind it."""
+    """The warning names the caller's line, and the class to use."""
 
     async def ask() -> None:
-        chat = Chat(ScriptedBackend("Hello."))
-        with pytest.raises(TypeError, match="await"):
-            await chat.chat(user="Hello.")  # type: ignore[misc]
+        Chat(ScriptedBackend("Hello.")).chat(user="Hello.")
+        await asyncio.sleep(0)
 
     with pytest.warns(RuntimeWarning, match="use AsyncChat, and await") as found:
         asyncio.run(ask())
@@ -148,7 +148,45 @@ def test_a_chat_in_a_running_loop() -> None:
     (warning,) = found
     assert warning.filename == __file__
     lines, start = inspect.getsourcelines(test_a_chat_in_a_running_loop)
-    assert "await chat.chat(" in lines[warning.lineno - start]
+    assert ".chat(user=" in lines[warning.lineno - start]
+
+
+@pytest.mark.filterwarnings("error")
+def test_await_on_a_chat() -> None:
+    """It is one error, which names the class to use, and no model was asked."""
+    scripted = ScriptedBackend("Hello.")
+    chat, fields = Chat(scripted), {"user": "Hello."}
+    conversation = chat.conversation(MemoryStore(), "ada")
+
+    async def ask(n: int) -> None:
+        if n == 0:
+            await chat.chat(user="Hello.")  # type: ignore[misc]
+        if n == 1:
+            await chat.chat(**fields)  # type: ignore[misc,arg-type]
+        if n == 2:
+            _, _ = await chat.chat_with_state(None, user="Hello.")  # type: ignore[misc]
+        await conversation.send("Hello.")  # type: ignore[misc]
+
+    for n in range(4):
+        with pytest.raises(TypeError) as found:
+            asyncio.run(ask(n))
+        told(found.value, "await on a Chat", "use AsyncChat")
+    assert scripted.requests == []
+
+
+def test_with_of_the_other_colour() -> None:
+    """The error names the class, and the word, that go together."""
+
+    async def enter() -> None:
+        async with Chat("sim"):  # type: ignore[attr-defined]
+            pass
+
+    with pytest.raises(TypeError) as found:
+        asyncio.run(enter())
+    told(found.value, "'async with' on a Chat", "AsyncChat")
+    with pytest.raises(TypeError) as found, AsyncChat("sim"):  # type: ignore[attr-defined]
+        pass
+    told(found.value, "'with' on an AsyncChat", "'async with'")
 
 
 def test_no_warning_without_a_loop_or_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:

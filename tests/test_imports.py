@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import graphlib
+import os
 import re
 import subprocess
 import sys
@@ -335,3 +336,66 @@ def test_nothing_can_run_what_it_reads() -> None:
     found = [name for name, path in MODULES.items() if forbidden.search(path.read_text(encoding="utf-8"))]
 
     assert found == ["cli.chat_options"]
+
+
+# ---------------------------------------------------------------------------------------- other systems
+
+ELSEWHERE = r"""
+import builtins, importlib, os, pkgutil, signal, socket, sys
+
+import django
+from django.conf import settings
+
+absent = {"fcntl", "grp", "posix", "pty", "pwd", "readline", "resource", "syslog", "termios", "tty"}
+gone = {
+    os: "fork forkpty register_at_fork fchown chown getuid geteuid getgid killpg getpgid setsid O_NOFOLLOW",
+    signal: "SIGHUP SIGKILL SIGUSR1 SIGUSR2 SIGWINCH SIGALRM setitimer pthread_sigmask",
+    socket: "AF_UNIX SO_REUSEPORT",
+}
+imported = builtins.__import__
+
+
+def without(name, globals=None, *rest, **named):
+    if name.partition(".")[0] in absent and str((globals or {}).get("__name__")).startswith("goaitools_py"):
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+    return imported(name, globals, *rest, **named)
+
+
+def import_all():
+    import goaitools_py
+
+    for found in pkgutil.walk_packages(goaitools_py.__path__, "goaitools_py."):
+        if not found.name.endswith("__main__"):
+            importlib.import_module(found.name)
+
+
+settings.configure()
+django.setup()
+import_all()  # the libraries of others, which know the system they are on
+for name in [name for name in sys.modules if name.partition(".")[0] == "goaitools_py"]:
+    del sys.modules[name]
+builtins.__import__ = without
+for module, names in gone.items():
+    for name in names.split():
+        vars(module).pop(name, None)
+import_all()
+from goaitools_py import Chat
+from goaitools_py.stores import SQLiteStore
+with Chat("sim") as chat, SQLiteStore("chat.db") as store:
+    chat.conversation(store, "ada").send("My name is Ada.")
+    assert "Ada" in chat.conversation(store, "ada").send("What is my name?").text
+"""
+
+
+def test_nothing_of_posix_is_needed_at_import(tmp_path: Path) -> None:
+    """Every module can be imported, and a conversation in SQLite works, without what other systems lack."""
+    ran = subprocess.run(
+        [sys.executable, "-c", ELSEWHERE],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(PACKAGE.parent)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+    assert ran.returncode == 0, ran.stderr

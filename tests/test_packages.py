@@ -4,52 +4,25 @@ from __future__ import annotations
 
 import re
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 from goaitools_py.cli.doctor import _EXTRAS, _NEEDED
-from tests._packages import NAME, ROOT, all_of, declared, distributions, extras_of, plain
+from tests._packages import (
+    NAME,
+    NOT_DECLARED,
+    ROOT,
+    all_of,
+    declared,
+    distributions,
+    extras_at,
+    extras_of,
+    plain,
+)
 
 PACKAGE = ROOT / "goaitools_py"
-
-OPTIONAL = {
-    "backends/http/client.py": {"aiohttp"},
-    "cli/store_urls.py": {"redis", "sqlalchemy"},
-    "cli/chat_command.py": {"tui"},
-    "cli/serve.py": {"serve"},
-    "cli/store.py": {"redis", "sqlalchemy"},
-    "cli/chat_options.py": {"mcp"},
-    "cli/tui": {"tui"},
-    "cli/upgrading.py": {"sqlalchemy"},
-    "integrations/django": {"django"},
-    "integrations/sqlalchemy": {"sqlalchemy"},
-    "mcp": {"mcp"},
-    "page": {"serve"},
-    "types/usage.py": {"prices"},
-    "seal/encrypted.py": {"crypto"},
-    "serve": {"serve"},
-    "serve/relay.py": {"redis"},
-    "stores/clients.py": {"redis"},
-    "stores/django.py": {"django"},
-    "stores/migration_sql": {"sqlalchemy"},
-    "stores/postgres": {"asyncpg", "psycopg"},
-    "stores/async_redis.py": {"redis"},
-    "stores/async_sqlalchemy.py": {"sqlalchemy"},
-    "stores/redis.py": {"redis"},
-    "stores/redis_client.py": {"redis"},
-    "stores/sql_": {"sqlalchemy"},
-    "stores/sqlalchemy.py": {"sqlalchemy"},
-    "telemetry": {"otel"},
-    "turn/limits.py": {"prices"},
-    "types/token_rules.py": {"tiktoken"},
-}
-"""By the beginning of a file's path: the extras whose packages it may import and name. The longest holds."""
-
-NOT_DECLARED = {
-    "uvicorn": "`goaitools serve` runs it and says how to install it; an application takes any server",
-    "pytest": "`testing/fixtures.py` is a fixture, which pytest alone imports",
-}
 
 NOT_IMPORTED = {
     "asyncmy": "a driver that SQLAlchemy imports",
@@ -63,12 +36,6 @@ NOT_IMPORTED = {
 
 FILES = [path.relative_to(PACKAGE).as_posix() for path in sorted(PACKAGE.rglob("*.py"))]
 NAMED = re.compile(r"goaitools[-_]py\[([\w,-]+)\]")
-
-
-def extras_at(file: str) -> set[str]:
-    """The extras that `OPTIONAL` gives to a file."""
-    found = [start for start in OPTIONAL if file.startswith(start)]
-    return OPTIONAL[max(found, key=len)] if found else set()
 
 
 def test_every_import_of_the_package_is_declared() -> None:
@@ -97,7 +64,8 @@ def test_every_import_of_the_tests_is_declared() -> None:
 
     assert imported <= every
     assert test - imported == set(NOT_IMPORTED)
-    assert declared("test")["goaitools-py"] == f"goaitools-py[{','.join([*extras_of(), 'docs'])}]"
+    assert declared("test")["goaitools-py"] == "goaitools-py[all,docs]"
+    assert declared("all")["goaitools-py"] == f"goaitools-py[{','.join(extras_of())}]"
 
 
 def _texts() -> list[Path]:
@@ -112,7 +80,7 @@ def _cannot_be_followed(path: Path, found: re.Match[str]) -> bool:
     is_command = "install " in text[found.start() - 10 : found.start()] or "'" in around
     return (
         not found[0].startswith("goaitools-py[")
-        or not extras <= set(extras_of())
+        or not extras <= {*extras_of(), "all"}
         or (is_command and around != ("'", "'"))
         or (path.is_relative_to(PACKAGE) and not extras <= extras_at(path.relative_to(PACKAGE).as_posix()))
     )
@@ -172,13 +140,26 @@ def test_imports_for_a_type_checker_do_not_count(tmp_path: Path) -> None:
     assert "typing" in sys.stdlib_module_names
 
 
-def test_the_page_of_versions_has_the_lower_bounds() -> None:
-    """Each row of the table is a requirement with its bound and its extra."""
+def _rows_of_the_page() -> list[tuple[str, ...]]:
+    """Each row of the table of dependencies: name, bound, extra, what for, what it spares, licence."""
     page = (ROOT / "docs" / "versions.md").read_text(encoding="utf-8")
-    rows = set(re.findall(r"^\| `([\w-]+)` \| ([\d.]+) \| (\w*) \|$", page, re.M))
+    return re.findall(r"^\| `([\w-]+)` \| ([\d.]+) \| (\w*) \| (.+) \| (.*) \| (.+) \|$", page, re.M)
 
-    assert rows == {
+
+def test_the_page_of_versions_has_the_lower_bounds() -> None:
+    """Each row of the table is a requirement with its bound and its extra, and says what it is for."""
+    assert {row[:3] for row in _rows_of_the_page()} == {
         (name, line.partition(">=")[2].partition(",")[0], extra or "")
         for extra in (None, *extras_of())
         for name, line in declared(extra).items()
     }
+
+
+def test_the_page_of_versions_has_the_licences() -> None:
+    """As the installed distributions state them."""
+    kinds = re.compile(r"\b(?:Apache|BSD|L?GPL|MIT|MPL)\b")
+    for name, *_, licence in _rows_of_the_page():
+        found = metadata.metadata(name)
+        stated = [found.get("License-Expression") or found.get("License") or ""]
+        stated += [one for one in found.get_all("Classifier", []) if one.startswith("License")]
+        assert set(kinds.findall(licence)) == set(kinds.findall(" ".join(stated))), name

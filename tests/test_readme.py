@@ -155,12 +155,14 @@ def page_id(page: Path) -> str:
     return page.stem if page.parent in (ROOT, ROOT / "docs") else f"{page.parent.name}/{page.stem}"
 
 
-OWN_PROCESS = {"columns", "django", "postgres"}
+OWN_PROCESS = {"columns", "django", "how_to/django_site", "postgres"}
 """Pages that set up what a process has once, such as Django, or that need a database."""
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if page.stem not in OWN_PROCESS and page.parent.name in RUN], ids=page_id
+    "page",
+    [page for page in PAGES if page_id(page) not in OWN_PROCESS and page.parent.name in RUN],
+    ids=page_id,
 )
 def test_a_page_does_what_it_says(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

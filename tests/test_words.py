@@ -1,6 +1,7 @@
 """One thing has one name: words that the glossary replaces stand in no page and in no text of the command.
 
 Code in backticks, fenced blocks and the targets of links keep the API's spellings: ``wire=``, ``--thread``.
+And sentences are short.
 """
 
 from __future__ import annotations
@@ -103,3 +104,40 @@ def test_the_glossary_is_short() -> None:
 
     assert 10 <= len(words) <= 15
     assert set(REPLACED.values()) - {"server"} <= set(words)
+
+
+# ---------------------------------------------------------------------------------------- sentences
+
+MOST_WORDS = 25
+"""Words of a sentence, with an expression in backticks as one word."""
+
+
+def sentences(page: str) -> Iterator[str]:
+    """The sentences of a page, without headings, tables and code. A line of the page ends a sentence."""
+    page = re.sub(r"<!--.*?-->|</?[a-z][^>`]*>|!\[[^]]*\]\([^)]*\)", "", page, flags=re.S)
+    page = re.sub(r"^ *```[\s\S]*?^ *```$|^ *\|.*$|^#+ .*$", "", page, flags=re.M)
+    page = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", page)
+    page = re.sub(r"`[^`\n]+`", "`code`", page).replace("*", "")
+    for line in page.splitlines():
+        text = re.sub(r"^\s*(?:-|\d+\.) ", "", line).strip()
+        yield from filter(None, re.split(r"(?<=[.!?])[\"')]* +(?=[^a-z])", text))
+
+
+def long_sentences(page: str) -> list[str]:
+    """The sentences of a page that have too many words."""
+    return [text for text in sentences(page) if len(text.split()) > MOST_WORDS]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_sentences_are_short(page: Path) -> None:
+    """A sentence of a page has at most 25 words, tables and code aside."""
+    assert long_sentences(page.read_text(encoding="utf-8")) == []
+
+
+def test_a_long_sentence_is_found() -> None:
+    """In a list and in a link; a table, code, a picture and two short sentences are not one."""
+    many = " ".join(["word"] * 24)
+    page = f"# {many} {many}\n\nA {many}.\n\n- B {many}, so. C {many}. `d` {many}.\n\n| {many} {many} |\n"
+    page += f"```\n{many} {many}\n```\n\n[E {many} {many}](a.md).\n<img alt='{many} {many}'>\n"
+
+    assert [text[0] for text in long_sentences(page)] == ["B", "E"]

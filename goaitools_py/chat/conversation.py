@@ -277,11 +277,12 @@ class Conversation(KeptFacade):
         return report
 
     def commit(self, error: TurnError | StateConflictError) -> bytes:
-        """Save the state of an error that the store did not save: of a `StoreCommitError`, or of an error
-        with `unsaved`. No model is asked. Gives the stored state.
+        """Save the state of an error that the store did not save: of a `StoreCommitError`, of a
+        `StateConflictError`, or of an error with `unsaved`. No model is asked. Gives the stored state.
 
-        Raises `StateConflictError` if another worker has had a turn, unless this conversation was made with
-        ``concurrent_turns=True``.
+        If another worker had a turn meanwhile, this turn is put behind that turn, which its model did not
+        know. Raises `StateConflictError` if that cannot be done: one of the two turns is unfinished, cut, or
+        an edit, or the conversation was deleted.
         """
         return self._run(self._committing(error))
 
@@ -348,7 +349,7 @@ class Conversation(KeptFacade):
     def reset(self) -> None:
         """Forget the conversation: delete the state under its key. A store that cannot delete gets an empty
         state. No event is sent."""
-        self._run(changes.reset_flow(self._settings))
+        self._run(self._resetting())
 
     def stop(self) -> bool:
         """Ask the running turn of this conversation to stop, in any thread, process or machine.

@@ -13,7 +13,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Self, TypeAlias, TypeVar, Unpack
 
 from ..backends.base import AsyncBackend, Backend, Dialect
 from ..backends.dialects import known_dialect
@@ -100,6 +100,18 @@ class Facade(ABC, Generic[_B]):
         foreign = "convert" if self._fallbacks else "raise"
         self._defaults = {"tool_threads": self._is_async, "on_foreign_state": foreign, **given}
         self._default_tools = self._usable_tools(given.get("tools"))
+        self._unsaved: dict[Any, Any] = {}
+
+    if not TYPE_CHECKING:  # a type checker finds the mistake by itself
+
+        def __enter__(self) -> Self:
+            raise TypeError("'with' on an AsyncChat: write 'async with', or use Chat")
+
+        async def __aenter__(self) -> Self:
+            raise TypeError("'async with' on a Chat: use AsyncChat, or write 'with'")
+
+        # Python looks for both methods of a pair before it calls one.
+        __exit__, __aexit__ = __enter__, __aenter__
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._dialect.wire!r}, model={self._backend.model!r})"
@@ -263,6 +275,7 @@ class Facade(ABC, Generic[_B]):
             open=self._open,
             append=self._append,
             compact=self._compaction,
+            unsaved=self._unsaved,
             on_event=self._defaults.get("on_event"),
             is_watched=logging_watch(self._log_content) is not None,
         )

@@ -136,7 +136,7 @@ def _init(args: argparse.Namespace, done: list[str]) -> int:
         steps = steps_of(tables, args.table)
         if args.partitions and tables.columns(args.table) is not None:
             print(
-                f"goaitools: {args.table} is there already; see 'Partitions' in docs/stores.md",
+                f"goaitools: {args.table} is there already; see 'Partitions' in docs/store_care.md",
                 file=sys.stderr,
             )
             return 1

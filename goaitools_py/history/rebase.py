@@ -36,6 +36,7 @@ from ..state.state import (
     rebuild,
 )
 from ..types.errors import StateConflictError
+from .archive_reading import REDACTED
 from .convert.state import translated
 from .rewrite.rewritten import is_signed, unsigned_turns
 
@@ -368,6 +369,14 @@ def _behind(
             "both states answered the same waiting messages; run my turn again on theirs"
         )
     own = turns[-count:]
+    if "rewound" in _cuts_since(my, old):
+        raise StateConflictError(
+            "my turn replaces an earlier one, and theirs came behind that; run my turn again on theirs"
+        )
+    if REDACTED in _cuts_since(their, old):
+        raise StateConflictError(
+            "theirs was redacted, and my turn may repeat what was taken out; run my turn again on theirs"
+        )
     before = closed_turns(their)
     if any(turn in before for turn in own):  # mine has a cut among its new turns, or theirs grew from mine
         raise StateConflictError(
@@ -422,6 +431,11 @@ def _with_results(
             "both states have kept a large result of the same call; run my turn again on theirs"
         )
     return replace(joined, parts=with_results(joined.parts, [*results_of(joined.parts), *found]))
+
+
+def _cuts_since(state: ConversationState, old: ConversationState) -> set[str]:
+    """The kinds of cuts that the state has and the old one does not have."""
+    return {cut.by for cut in state.meta.cuts if cut not in old.meta.cuts}
 
 
 def _renumbered(turn: ClosedTurn, number: int) -> ClosedTurn:

@@ -314,7 +314,7 @@ class ProviderUnavailableError(TurnError):
 
 
 class RateLimitError(TurnError):
-    """The provider answered 429 after retries. Retryable; see `retry_after`."""
+    """The provider answered 429 after retries. Retryable, unless a quota is used up; see `retry_after`."""
 
 
 class AuthenticationError(TurnError):

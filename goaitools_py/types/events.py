@@ -49,9 +49,9 @@ class Event(Value, frozen=True, kw_only=True):
         turn_ref: Names the turn in logs: the conversation's id and the turn's number. It stays the same when
             the turn is resumed, also in another process, and across cuts. No later turn of the conversation
             gets it again, also not after a rewind. Two turns that begin from the same blob have the same one.
-            An event between two turns has the reference of the turn before. "" if it is unknown: the turn of
-            a `duplicate` result that has left the history. `ToolContext.turn_id` is the same text, unless the
-            turn was given the option `turn_id`.
+            An event between two turns has the reference of the turn before. The event of a `duplicate` result
+            has the reference of the first delivery, or "" if that turn has left the history.
+            `ToolContext.turn_id` is the same text, unless the turn was given the option `turn_id`.
     """
 
     conversation_id: str = ""
@@ -91,7 +91,7 @@ class TurnStarted(Event, frozen=True):
 
 
 class ModelRequested(Event, frozen=True):
-    """A request is about to be sent.
+    """A request to the model is about to be sent.
 
     Attributes:
         iteration: The model call of this turn, counted from 1.
@@ -107,7 +107,12 @@ class ModelRequested(Event, frozen=True):
 
 
 class TextDelta(Event, frozen=True, gc=False):
-    """A piece of the visible reply."""
+    """A piece of the visible reply arrives.
+
+    Attributes:
+        text: The piece.
+        iteration: The model call of this turn.
+    """
 
     _unshown = frozenset({"text"})
 
@@ -116,7 +121,12 @@ class TextDelta(Event, frozen=True, gc=False):
 
 
 class ReasoningDelta(Event, frozen=True, gc=False):
-    """A piece of the model's reasoning, where the provider shows it."""
+    """A piece of the model's reasoning arrives, where the provider shows it.
+
+    Attributes:
+        text: The piece.
+        iteration: The model call of this turn.
+    """
 
     _unshown = frozenset({"text"})
 
@@ -144,14 +154,15 @@ class ModelReplied(Event, frozen=True):
     """A complete reply arrived.
 
     Attributes:
-        usage: The tokens of this call.
+        usage: The `Usage` of this call.
         message_count: Messages in the conversation now.
         iteration: The model call of this turn, counted from 1. The numbers go on after a `resume`.
-        model: The model that answered, as the provider names it.
-        seconds: From the request to the end of the reply.
-        finish_reason: The provider's own word for the end of the reply.
+        model: The provider's name of the model that answered.
+        seconds: Seconds from the request to the end of the reply.
+        finish_reason: As in `ChatResult`.
         request_id: The provider's id of this call; "" if the provider gave no id.
-        tool_calls: The calls that the reply asks for, in its order. In `to_dict` only with ``content=True``.
+        tool_calls: Each `ToolCall` that the reply asks for, in its order. In `to_dict` only with
+            ``content=True``.
         text: Its visible text. In `to_dict` only with ``content=True``.
         response_id: The provider's id of the reply itself; "" if the provider gave no id.
     """
@@ -240,8 +251,8 @@ class ToolFinished(Event, frozen=True):
         call_id: The id of the call.
         name: The tool.
         iteration: The model call that asked for it.
-        flag: The flag of the `ToolResult`.
-        seconds: How long the call took.
+        flag: The flag of the result, as in `ToolRecord`.
+        seconds: Seconds that the call took.
         output: The text of the result, as the model reads it; media are not in it. In `to_dict` only with
             ``content=True``.
     """
@@ -258,7 +269,7 @@ class ToolFinished(Event, frozen=True):
 
 
 class ToolPending(Event, frozen=True):
-    """A tool call waits for an answer from outside; the turn ends with the status ``awaiting_tools``.
+    """A tool call waits for an answer from outside, and the turn ends with the status `"awaiting_tools"`.
 
     Attributes:
         call_id: The id of the call, for `resume`.
@@ -281,7 +292,11 @@ class ToolPending(Event, frozen=True):
 
 
 class CheckpointReady(Event, frozen=True):
-    """`blob` is a complete state from which `resume` can finish this turn."""
+    """A state of the running turn is ready to be saved: after each reply, and around each tool.
+
+    Attributes:
+        blob: A complete state, from which `resume` can finish this turn. Never in `to_dict`.
+    """
 
     _unshown = frozenset({"blob"})
 
@@ -289,7 +304,11 @@ class CheckpointReady(Event, frozen=True):
 
 
 class Compacted(Event, frozen=True):
-    """The history was compacted."""
+    """The history was compacted, in a turn or by `compact_state`.
+
+    Attributes:
+        report: The `CompactionReport` of the cut.
+    """
 
     report: CompactionReport
 
@@ -299,10 +318,16 @@ Filled = Literal["tokens", "blob_bytes", "decoded_bytes", "entries"]
 
 
 class ContextWarning(Event, frozen=True):
-    """The history approaches, or has reached, the model's context window (tokens), or a limit of its state.
+    """The history has passed a mark of `context_marks`: of the model's context window, or of a limit of the
+    state.
 
-    `of`: the kind of limit; `used` and `limit` are in its units. `message_count`: messages in the
-    conversation now.
+    Attributes:
+        level: "approaching", or "at_limit".
+        used: How much there is.
+        limit: How much there may be.
+        of: The unit of both, and the limit: "tokens" of the context window, or "blob_bytes", "decoded_bytes"
+            or "entries" of the state, as in `BlobLimits`.
+        message_count: Messages in the conversation now.
     """
 
     level: Literal["approaching", "at_limit"]
@@ -313,8 +338,12 @@ class ContextWarning(Event, frozen=True):
 
 
 class StateDiscarded(Event, frozen=True):
-    """The given state was not used, because it is damaged or of another provider API, and the turn started
-    afresh; `error.blob` holds the bytes."""
+    """The given state was not used, because it is damaged or of another provider API. The turn begins a fresh
+    conversation.
+
+    Attributes:
+        error: The `StateError`. Its `blob` has the given bytes.
+    """
 
     error: StateError
 
@@ -358,9 +387,11 @@ class FellBack(Event, frozen=True):
 
 
 class TurnCompleted(Event, frozen=True):
-    """The turn is over; `result` is the return value of the call.
+    """The turn is over, and did not fail.
 
-    `message_count`: messages in the conversation now; 0 if it is not known.
+    Attributes:
+        result: The `ChatResult`, which the call returns. `to_dict` has facts of it instead.
+        message_count: Messages in the conversation now; 0 if it is not known.
     """
 
     _unshown = frozenset({"result"})
@@ -396,8 +427,10 @@ class TurnCompleted(Event, frozen=True):
 class Appended(Event, frozen=True):
     """Messages or events were added to a conversation outside of a turn.
 
-    `messages`: how many were given. `message_count`: messages in the conversation now, without those that
-    wait for the next turn. `total_usage`: its tokens in its whole life.
+    Attributes:
+        messages: How many were given.
+        message_count: Messages in the conversation now, without those that wait for the next turn.
+        total_usage: The tokens of the conversation in its whole life.
     """
 
     messages: int
@@ -408,9 +441,12 @@ class Appended(Event, frozen=True):
 class StateSaved(Event, frozen=True):
     """A kept conversation was saved: by a turn, an append, a compaction, a commit, a fork or a rewind.
 
-    `version` is the store's new version, `blob_bytes` the size of the blob, with the parts of its history.
-    `written_bytes` is what the save has sent of them: with ``parts="store"`` the head and the new parts.
-    `message_count` and `total_usage`: as in `Appended`.
+    Attributes:
+        version: The store's new version, or None.
+        blob_bytes: The size of the state, with the parts of its history.
+        written_bytes: Bytes that the save has sent of it: with ``parts="store"`` the head and the new parts.
+        message_count: As in `Appended`.
+        total_usage: As in `Appended`.
     """
 
     version: int | None

@@ -59,21 +59,25 @@ class ModelSettings(Given, frozen=True, kw_only=True):
     `sticky_settings`, of an earlier turn.
 
     Attributes:
-        model: The model's name, instead of the backend's.
-        max_output_tokens: Tokens of one reply, thinking included where the provider counts it.
-        temperature, top_p: Sampling, as the provider takes it.
+        model: Another model for this turn, instead of the backend's.
+        max_output_tokens: Tokens of one reply, thinking included where the provider counts it. Anthropic
+            requires a limit: 8,192, unless this setting or the model's table entry says otherwise.
+        temperature, top_p: Sampling. Anthropic's newest API version has none. An older model takes it with
+            `extra_headers={"anthropic-version": "2023-06-01"}`.
         reasoning_effort: The provider's word for how much the model thinks, such as "low".
-        thinking_budget_tokens: Tokens for thinking (Anthropic); 0 switches thinking off.
-        stop: Texts that end the reply.
-        seed: A number for repeatable sampling (Chat Completions).
+        thinking_budget_tokens: Tokens for thinking; 0 switches thinking off.
+        stop: A text, or a list of texts, that ends the reply.
+        seed: A number for repeatable sampling.
         frequency_penalty, presence_penalty: From -2 to 2. Above 0, words that the reply already has become
-            less likely: by their count (frequency), or once they appear (presence). Chat Completions.
+            less likely: by their count (frequency), or once they appear (presence).
         parallel_tool_calls: False: at most one tool call in a reply.
         tool_choice: "auto", "none", "required" or a tool's name, for the first model call of a turn.
-        prompt_cache_key: A key of your own for the provider's prompt cache (OpenAI).
+        prompt_cache_key: A key of your own for the provider's prompt cache.
         extra_body: Members for the request's body; never stored. They win over settings, and None leaves
             a member out. The objects `reasoning`, `thinking`, `output_config` and `text` are merged one
-            level deep with the members that options write. The history and `stream` are refused.
+            level deep with the members that options write, and every other object is replaced. Members that
+            would take over the history, the streaming or the state, such as `messages`, `input`, `stream` and
+            `store`, are a ValueError.
         extra_headers: HTTP headers for each request. Never stored.
         context_management: The provider's own cuts of the context: `ServerCompaction`,
             `ServerToolClearing`, `ServerThinkingClearing`. The setting wins over a compactor's

@@ -145,7 +145,7 @@ class ChatResult(tuple[str, bytes], Generic[T]):
         context_used: The size of the next request without new messages, in tokens.
         context_fraction: The part of the model's context window in use (1.0: all of it); None if the window
             is unknown.
-        warnings: Problems of a turn that succeeded; docs/events.md has the codes.
+        warnings: Problems of a turn that succeeded; docs/event_fields.md has the codes.
         discarded: The error of the given state, if a fresh one was begun in its place: it is damaged, or of
             another provider API. Its bytes are in ``discarded.blob``.
         citations: The sources that the reply names (web search, documents). Their positions count characters

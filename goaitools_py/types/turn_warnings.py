@@ -11,45 +11,101 @@ from ..base.values import Value
 
 __all__ = ["TurnWarning", "WarningCode"]
 
+# `docs/write_tables.py` writes the comment above each code into docs/event_fields.md.
 WarningCode = Literal[
-    "state_discarded",  # the given blob was not used (damaged, or foreign); a fresh conversation began
-    "state_converted",  # the given state was of another provider API; from which to which, and the losses
-    "fell_back",  # a provider was down, and the turn went on with another one
-    "state_moved",  # that blob was moved aside in the store; under which key
-    "branch_kept",  # an edit has left a branch of the conversation, which was copied; under which key
-    "view_changed",  # a server refused the form of the request; it gets another one from now on; the rules
-    "history_repaired",  # no provider accepts the stored history as it was; the repairs, by kind
-    "turn_closed",  # an unfinished earlier turn was closed with flagged results
-    "preamble_missing",  # earlier turns had a system preamble, this call has no preamble
-    "preamble_changed",  # the preamble differs from the last turn's: prompt caches start over
-    "tools_changed",  # the tool list differs from the last turn's: prompt caches start over
-    "output_changed",  # the format of the answer differs from the last turn's: prompt caches start over
+    # The given state was not used, and a fresh conversation began. `result.discarded` has the reason.
+    "state_discarded",
+    # The given state was of another provider API, and was converted. The message counts the losses.
+    "state_converted",
+    # A provider was down, and the turn went on with the next one of the chat's `fallbacks`.
+    "fell_back",
+    # A kept conversation: the old state is now under another key of the store, which the message names.
+    "state_moved",
+    # A kept conversation with `keep_branches=True`: an edit has left a branch. It is now under another key
+    # of the store, which the message names.
+    "branch_kept",
+    # A server refused the form of the request, and gets another one from now on. The message names the
+    # rules. Or earlier pictures are left out of the request, because the server takes fewer. The stored
+    # history has not changed.
+    "view_changed",
+    # No provider accepts the stored history as it was. It was repaired, and the message counts the repairs
+    # by kind.
+    "history_repaired",
+    # An earlier turn was unfinished. It was closed.
+    "turn_closed",
+    # Earlier turns had a `system=` text, and this turn has none. The prompt cache starts over.
+    "preamble_missing",
+    # The `system=` text differs from the last turn's. The prompt cache starts over.
+    "preamble_changed",
+    # The tools differ from the last turn's. The prompt cache starts over.
+    "tools_changed",
+    # The format of the answer differs from the last turn's. The prompt cache starts over.
+    "output_changed",
+    # The model differs from the last turn's.
     "model_changed",
-    "settings_changed",  # settings of an earlier turn or another model were changed, or left out, and why
-    "thinking_removed",  # the text before signed thinking changed; it was taken out of closed turns
-    "thinking_unbound",  # signed thinking of the running turn does not fit any more: the provider may drop it
-    "input_dropped",  # the provider says that it left parts of the history out, and why
+    # Settings of an earlier turn, or of another model, would have been refused. The message says which ones
+    # were changed or left out, and why.
+    "settings_changed",
+    # The signed thinking of earlier turns was no longer valid, and was taken out of the state.
+    "thinking_removed",
+    # The thinking of the running turn may no longer be valid. The provider is asked to drop it if so.
+    "thinking_unbound",
+    # The provider says that it left parts of the history out.
+    "input_dropped",
+    # The server differs from the last turn's.
     "endpoint_changed",
-    "answer_ignored",  # an answer came for a call that has another answer, or was closed without one
-    "left_waiting",  # a request with messages of other callers was refused; those messages wait on
-    "calls_dropped",  # the reply was cut inside a tool call; its calls were not run
-    "empty_reply",  # the model's reply said nothing and called no tool; it is not in the history
-    "turn_not_sent",  # the provider goes on only without the refused turn: later requests do not have it
-    "reply_cut",  # parts of the reply nested deeper than 64 levels; null stands in their place
-    "call_ids_rewritten",  # the reply gave its calls ids that the conversation had already
-    "invalid_tool_calls",  # three replies in a row held only calls that cannot run
+    # An answer came for a call that was answered, or closed, before. The first answer holds.
+    "answer_ignored",
+    # A kept conversation: the provider refused a request that carried messages of other callers. The turn
+    # went on without them. They wait, and go along with the next turn.
+    "left_waiting",
+    # The reply ended inside a tool call. Its calls were not run.
+    "calls_dropped",
+    # The model's reply holds no text and calls no tool, or has only reasoning. Nothing of it is stored, and
+    # the next turn goes on. If no output token was billed, the model was asked once more before (with
+    # `max_retries` above 0).
+    "empty_reply",
+    # The provider, or a guardrail, refused the turn and goes on only without it (status `"refused"`). It
+    # stays in the history, where readers find it. Later requests, summaries and searches do not have it.
+    "turn_not_sent",
+    # Parts of the reply nest deeper than 64 levels. `null` is stored in their place.
+    "reply_cut",
+    # The reply used ids of earlier calls. Its calls have new ids.
+    "call_ids_rewritten",
+    # Three replies in a row had only calls that cannot run. The model was asked to answer without tools.
+    "invalid_tool_calls",
+    # A limit of the turn was reached: one of `limits`, calls in one reply, or pauses.
     "limit_reached",
-    "result_left_out",  # no room for a tool's medium, or for the whole of a long result; the model reads less
+    # A picture, document or sound of a tool does not fit into the state, and the model reads its type and
+    # size. Or a long result cannot be kept whole (`keep_results="store"`), and is cut.
+    "result_left_out",
+    # A compactor failed, or its summary did not come. The history stays, or the next compactor of
+    # `first_of` ran.
     "compaction_failed",
-    "compaction_in_vain",  # a compactor has made all its cuts, and its limit is not reached: it rests
-    "tool_failed",  # a tool raised something that it does not raise on purpose; the log says where
-    "token_counter_failed",  # the caller's token counter raised, or gave a number below 0
-    "price_unknown",  # a price list was given, and does not know the price of a model call
-    "context_cut_by_server",  # the server cuts the prompt without an error; its size is the window's
-    "context_mark",  # the history has grown beyond a mark of the context window, or of the state's limits
-    "state_too_large",  # `serve` without a store: the new state is longer than its client can keep
-    "pinned_dropped",  # an emergency cut has left nothing else to drop: which pinned messages went
-    "emergency_cut",  # the provider or a size limit refused the history, and old turns were dropped
+    # A compactor has made all its cuts. Tools, `system=` or messages that always stay are still above its
+    # limit. This is said once. If its cuts cost money, the compactor rests from then on.
+    "compaction_in_vain",
+    # A tool raised something other than `ToolError` or `AbortTurn`. The log `goaitools_py` has class, file
+    # and line.
+    "tool_failed",
+    # `token_counter` raised, or gave a negative number. The estimate is used.
+    "token_counter_failed",
+    # `prices` does not know the price of a model call.
+    "price_unknown",
+    # The server counted far fewer tokens than the history has. It cuts the prompt without an error, as
+    # Ollama does above `num_ctx`. This is said once. What it left is taken for its context window, and a
+    # `Compactor` shrinks the history to it.
+    "context_cut_by_server",
+    # The history passed a mark, see `ContextWarning`.
+    "context_mark",
+    # `serve` without a store: the new state is longer than `ServeLimits.state_bytes`. A client that cannot
+    # keep it holds the state from before.
+    "state_too_large",
+    # An emergency cut had nothing else to drop. Pinned messages went, the oldest first. The message names
+    # the turn of each one.
+    "pinned_dropped",
+    # The provider, or a limit of the state, refused the history. Old turns were dropped.
+    "emergency_cut",
 ]
 
 

@@ -76,7 +76,7 @@ class LongTurns(OwnTrigger, frozen=True):
             '    "LongTurns",\n',
         ),
         Edit(
-            "docs/compaction.md",
+            "docs/strategies.md",
             "| `TurnLimit(n)` | the history has more turns |\n",
             "| `LongTurns(n)` | turns have more messages on average |\n",
         ),

@@ -1,5 +1,7 @@
 """The campaign: engines, faults and ways of saving, each with eight workers on sixteen conversations.
 
+A worker is killed now and then, and its next process sends the same turn again.
+
 Owns: one run, its judgement, and the printed table. Must never know: how an engine makes a fault.
 
     python -m tests.failover.campaign                          everything: about an hour
@@ -48,6 +50,7 @@ class Outcome:
         away: Seconds from the fault until all nodes were back.
         asked_again: Turns whose model was asked for the same reply more than once.
         effects: Effects that ran twice or more, by idempotency key.
+        killed: Workers that were killed.
         errors: What the callers got, by error and cause.
     """
 
@@ -59,6 +62,7 @@ class Outcome:
     away: float = 0.0
     asked_again: int = 0
     effects: dict[str, int] = field(default_factory=dict)
+    killed: int = 0
     errors: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -108,19 +112,21 @@ def run(
     save_timeout: float = 5.0,
     is_shared: bool = True,
     commits: bool = True,
+    kill_every: float = 0.0,
 ) -> Outcome:
     """One run: a load, a fault once `before` turns have answers, and the judgement."""
     outcome = Outcome()
     with tempfile.TemporaryDirectory(prefix="goaitools-load-") as name:
         folder, logs = Path(name), _Logs(Path(name))
         load = Load(
-            engine.url, waits, name, parts, seed, workers, keys, pause, save_timeout, is_shared, commits
-        )
+            engine.url, waits, name, parts, seed, workers, keys, pause, save_timeout, is_shared, commits,
+            kill_every,
+        )  # fmt: skip
         told = json.dumps(load._asdict())
         process = subprocess.Popen([sys.executable, "-m", "tests.failover.workers", told])
         try:
             began = monotonic()
-            until(lambda: len(logs.acknowledged_since(began)) >= before, "the load runs", 60.0, 0.2)
+            until(lambda: len(logs.acknowledged_since(began)) >= before, "the load runs", 180.0, 0.2)
             outcome.away = engine.fault(fault)
             back, all_keys = monotonic(), {f"chat-{number}" for number in range(keys)}
 
@@ -161,6 +167,7 @@ def _judge(outcome: Outcome, load: Load, logs: _Logs) -> None:
     outcome.asked_again = sum(count > 1 for count in asked.values())
     effects = Counter(key for _, _, key in logs.lines("effect"))
     outcome.effects = {key: count for key, count in effects.items() if count > 1}
+    outcome.killed = sum(1 for _ in logs.lines("killed"))
     outcome.errors = Counter(f"{error}({cause})" for _, _, error, cause, _ in logs.lines("error"))
 
 
@@ -169,6 +176,7 @@ _COLUMNS = (
     "`wait_replicas`",
     "fault",
     "parts",
+    "workers killed",
     "acknowledged",
     "lost",
     "doubled",
@@ -191,6 +199,9 @@ def main() -> int:
     parser.add_argument("--save-timeout", type=float, default=5.0)
     parser.add_argument("--sends-again", action="store_true", help="no commit of a StoreCommitError")
     parser.add_argument("--own", action="store_true", help="each conversation has one worker")
+    parser.add_argument(
+        "--kill-every", type=float, default=4.0, help="seconds from one kill of a worker to the next, or 0"
+    )
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))  # servers end with the process
@@ -208,10 +219,11 @@ def main() -> int:
                         found = run(
                             engine, fault, parts, given, seed=args.seed,
                             save_timeout=args.save_timeout, is_shared=not args.own,
-                            commits=not args.sends_again,
+                            commits=not args.sends_again, kill_every=args.kill_every,
                         )  # fmt: skip
                     bad += is_judged and not found.is_good
-                    counts = (found.acknowledged, len(found.lost), len(found.doubled), len(found.blocked))
+                    bad_ones = map(len, (found.lost, found.doubled, found.blocked))
+                    counts = (found.killed, found.acknowledged, *bad_ones)
                     shown = "" if waits is None else waits
                     print(_row(name, shown, fault, parts, *counts, f"{found.silent:.1f}"), flush=True)
                     print(f"  {found.more}", file=sys.stderr, flush=True)

@@ -1,6 +1,6 @@
 """The short form of the campaign: PostgreSQL's standby is promoted under load.
 
-`.ci/long failover` runs all engines, faults and ways of saving; docs/stores.md has its table.
+`.ci/long failover` runs all engines, faults and ways of saving; docs/durability.md has its tables.
 """
 
 from __future__ import annotations

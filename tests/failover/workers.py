@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -42,6 +43,8 @@ class Load(NamedTuple):
         parts: As for `Chat.conversation`.
         is_shared: All workers use all conversations. False: each conversation has one worker.
         commits: What a caller does with a `StoreCommitError`: True commits it, False sends the turn again.
+        kill_every: Mean seconds between two kills (SIGKILL) of a worker; 0 kills none. The next process of
+            this worker sends the turn again that had no answer.
     """
 
     url: str
@@ -55,6 +58,7 @@ class Load(NamedTuple):
     save_timeout: float = 5.0
     is_shared: bool = True
     commits: bool = True
+    kill_every: float = 0.0
 
 
 @contextmanager
@@ -97,10 +101,33 @@ class Model(ScriptedBackend):
         return f"Answer to {id}."
 
 
+class _Next(NamedTuple):
+    """The next turn of a worker. It has a key and a beginning if a killed process has sent it already."""
+
+    number: int
+    key: str = ""
+    began: float = 0.0
+
+
+def _next_of(file: Path, first: int) -> _Next:
+    """Read a worker's file: a process before this one may have been killed."""
+    found = _Next(first)
+    for line in file.read_text().splitlines() if file.exists() else ():
+        at, kind, *rest = json.loads(line)
+        if kind == "began":
+            found = _Next(int(rest[0].partition("-")[2]), rest[1], at)
+        elif kind == "acknowledged":
+            found = _Next(found.number + 1)
+    return found
+
+
 def work(load: Load, worker: int) -> None:
     """All turns of one worker."""
-    folder, random, apart.SMALL = Path(load.folder), Random(load.seed * 1_000 + worker), 150
-    log = os.open(folder / f"worker-{worker}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    folder, apart.SMALL = Path(load.folder), 150
+    file = folder / f"worker-{worker}.log"
+    next = _next_of(file, load.seed * 100_000)  # two loads on one store have different ids
+    random = Random(f"{load.seed} {worker} {next.number}")
+    log = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def note(*what: Any) -> None:
         os.write(log, json.dumps([monotonic(), *what]).encode() + b"\n")
@@ -113,12 +140,13 @@ def work(load: Load, worker: int) -> None:
 
     with opened(load.url, load.waits) as store:
         chat = Chat(Model(note), tools=[pay])
-        number = load.seed * 100_000  # so that two loads on one store have different ids
         while folder.exists() and not (folder / "end").exists():
             number_of_key = random.randrange(load.keys)
             if not load.is_shared:
                 number_of_key -= (number_of_key - worker) % load.workers
-            key, id = f"chat-{number_of_key % load.keys}", f"{worker}-{number}"
+            key, id = next.key or f"chat-{number_of_key % load.keys}", f"{worker}-{next.number}"
+            began, unsaved = next.began or monotonic(), None
+            note("began", id, key)
             conversation = chat.conversation(
                 store,
                 key,
@@ -126,7 +154,6 @@ def work(load: Load, worker: int) -> None:
                 lease_ttl=5.0,
                 save_timeout=load.save_timeout,  # type: ignore[arg-type]
             )
-            began, unsaved = monotonic(), None
             while folder.exists() and not (folder / "give-up").exists():
                 try:
                     if unsaved is None or not load.commits:
@@ -144,31 +171,45 @@ def work(load: Load, worker: int) -> None:
                 else:
                     note("acknowledged", id, key, monotonic() - began)
                     break
-            number += 1
+            next = _Next(next.number + 1)
             _NEVER.wait(load.pause)
 
 
 def main(load: Load) -> int:
-    """Fork the workers and wait. Gives how many failed."""
+    """Fork the workers, kill one now and then, and wait. Gives how many failed."""
     logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)  # it tells each try to connect
     with suppress(Exception), opened(load.url, load.waits) as store:
         store.load("chat-0")  # so that a worker need not import the driver, nor make the tables
-    children = []
-    for worker in range(load.workers):
-        if (child := os.fork()) == 0:
-            status = 1
-            try:
-                work(load, worker)
-                status = 0
-            except BaseException:
-                import traceback
+    folder, random = Path(load.folder), Random(load.seed)
+    log = os.open(folder / "worker-kills.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    children = [_forked(load, worker) for worker in range(load.workers)]
+    failed = 0
+    while load.kill_every and folder.exists() and not (folder / "end").exists():
+        _NEVER.wait(random.uniform(0.5, 1.5) * load.kill_every)
+        worker = random.randrange(load.workers)
+        os.kill(children[worker], signal.SIGKILL)
+        status = os.waitpid(children[worker], 0)[1]
+        failed += status not in (0, signal.SIGKILL)  # 0: it has ended, as the folder told it
+        os.write(log, json.dumps([monotonic(), "killed", worker]).encode() + b"\n")
+        children[worker] = _forked(load, worker)
+    return failed + sum(os.waitpid(child, 0)[1] != 0 for child in children)
 
-                traceback.print_exc()
-            finally:
-                sys.stderr.flush()
-                os._exit(status)
-        children.append(child)
-    return sum(os.waitpid(child, 0)[1] != 0 for child in children)
+
+def _forked(load: Load, worker: int) -> int:
+    """Start the process of one worker. Gives its id."""
+    if (child := os.fork()) == 0:
+        status = 1
+        try:
+            work(load, worker)
+            status = 0
+        except BaseException:
+            import traceback
+
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(status)
+    return child
 
 
 if __name__ == "__main__":

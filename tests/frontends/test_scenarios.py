@@ -1,4 +1,4 @@
-"""The table of docs/frontends.md names the scenarios that the clients' tests run, and all of them."""
+"""The README of tests/independent/frontends names all scenarios that the clients' tests run, and no other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..independent.frontends import test_agui_page, test_aisdk_page, test_killed, test_page
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "frontends.md"
+PAGE = Path(__file__).resolve().parents[1] / "independent" / "frontends" / "README.md"
 KILLED = "killed"
 RUN = {
     "`ai` 6 and 7": {*test_aisdk_page.SCRIPTS, KILLED},
@@ -18,8 +18,8 @@ RUN = {
 
 def test_the_table_names_each_scenario() -> None:
     """A scenario that is new, or has another name, is in the table under its client."""
-    section = PAGE.read_text(encoding="utf-8").split("## Which test shows it")[1].split("\n## ")[0]
-    heading, _, *rows = [line.split("|")[1:-1] for line in section.splitlines() if line.startswith("|")]
+    page = PAGE.read_text(encoding="utf-8")
+    heading, _, *rows = [line.split("|")[1:-1] for line in page.splitlines() if line.startswith("|")]
     named = {
         client: {name for row in rows for name in re.findall(r"`(\w+)`", row[column])}
         for column, client in enumerate(RUN, 1)

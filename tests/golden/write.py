@@ -11,6 +11,9 @@
 `v1-results.jsonl` holds blobs with long results that are kept whole, in the history and the open turn.
 `v1-waiting.jsonl` holds blobs with waiting messages that have ids, and that a turn has claimed.
 `v1-actions.jsonl` holds blobs with the actions of tools.
+`v1-hosts.jsonl` holds blobs that know the rules of two hosts.
+`v1-parted.jsonl` holds the rows of a store: heads, with parts of each kind beside them, and a kept branch.
+`v1-later.jsonl` holds blobs of a later release, which the tests' second writer made.
 It never writes over a file that is there. Salts and conversation ids are random, so a second run would
 write other bytes; the keys are public and made of their names.
 """
@@ -55,14 +58,18 @@ from goaitools_py import (  # noqa: E402
     user,
 )
 from goaitools_py.backends.base import BackendError  # noqa: E402
+from goaitools_py.base.values import replace  # noqa: E402
 from goaitools_py.output import Output, OutputError  # noqa: E402
 from goaitools_py.seal import Encrypted, Key, Keyring, Signed  # noqa: E402
 from goaitools_py.state import blob  # noqa: E402
-from goaitools_py.state.state import closed_entries, load_state  # noqa: E402
+from goaitools_py.state.apart import StateHead  # noqa: E402
+from goaitools_py.state.records import with_host  # noqa: E402
+from goaitools_py.state.state import closed_entries, dump_state, load_state  # noqa: E402
 from goaitools_py.state.whole_blobs import parts_of  # noqa: E402
 from goaitools_py.states import read_history, rewind_state, state_messages, undo_cut  # noqa: E402
 from goaitools_py.stores import MemoryStore  # noqa: E402
 from goaitools_py.testing import Calls, Raw, ScriptedBackend  # noqa: E402
+from goaitools_py.turn.request import host_mark  # noqa: E402
 
 WIRES = ("openai", "openai-responses", "anthropic")
 SECRETS = {name: hashlib.sha256(f"goaitools-py golden key {name}".encode()).digest() for name in "ABC"}
@@ -596,6 +603,108 @@ def pins() -> Iterator[dict[str, Any]]:
             }
 
 
+def hosts() -> Iterator[dict[str, Any]]:
+    """A conversation that knows the rules of two hosts."""
+    for name, codec, key, bound in _codecs():
+        for wire in WIRES:
+            backend = ScriptedBackend("Hello, Ada.", wire=wire)
+            state = Chat(backend, codec=codec).chat(user="My name is Ada.", binding=bound).state
+            opening = {"codec": codec, "binding": bound}
+            opened = load_state(state, **opening)
+            rows = with_host(with_host((), host_mark(backend.dialect), "i"), "0123abcd", "ac")
+            known = replace(opened, meta=replace(opened.meta, hosts=rows))
+            state = dump_state(known, **opening)
+            yield {
+                "name": f"{name}, {wire}, hosts",
+                "codec": name,
+                "wire": wire,
+                "key": key,
+                "binding": BOUND if bound is BOUND else None,
+                "blob": base64.b64encode(state).decode(),
+                "segments": [
+                    [int(each.kind), each.entries, each.raw_len, _hash(each.raw())]
+                    for each in blob.decode(state, **opening)
+                ],
+                "hosts": [[row.host, row.rules] for row in load_state(state, **opening).meta.hosts],
+            }
+
+
+def parted() -> Iterator[dict[str, Any]]:
+    """The rows of a store with each kind of part: a conversation after an edit, and the branch before it."""
+    for name, codec, key, bound in _codecs():
+        for wire in WIRES:
+            store = MemoryStore()
+            picture = Image.from_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 20)
+            answers = [f"Answer {n}: " + f"the {n}th bag, and the bag after it, " * 30 for n in range(12)]
+            steps = [Calls([("almanac", {"page": 1})]), *answers]
+            with Chat(
+                ScriptedBackend(*steps, wire=wire),
+                codec=codec,
+                tools=[almanac],
+                keep_results="store",
+                max_tool_result_bytes=600,
+                compactor=Compactor(MessageLimit(18), KeepRecentTurns(7), retain=True),
+            ) as chat:
+                conversation = chat.conversation(
+                    store, "k", parts="store", binding=bound, keep_branches=True, save="checkpoint"
+                )
+                for n in range(11):
+                    conversation.send(
+                        [f"Question {n}?", picture] if n == 9 else f"Question {n}?", turn_id=f"m-{n}"
+                    )
+                conversation.send("Or question 10?", edit="m-10", turn_id="m-11")
+            for row in (one.key for one in store.list().keys):
+                found = store.load_head(row)
+                assert found is not None
+                opening = {"codec": codec, "binding": bound}
+                beside = {part.name: part.data for part in found.parts}
+                state = StateHead.loaded(found.blob, beside, codec, bound).whole
+                yield {
+                    "name": f"{name}, {wire}, {'branch' if 'branch' in row else 'edited'}",
+                    "codec": name,
+                    "wire": wire,
+                    "key": key,
+                    "binding": BOUND if bound is BOUND else None,
+                    "blob": base64.b64encode(found.blob).decode(),
+                    "beside": [
+                        [part.kind, base64.b64encode(part.data).decode()]
+                        for part in sorted(found.parts, key=lambda one: (one.kind, one.name))
+                    ],
+                    "messages": _hash(canonical(state_messages(state, **opening))),
+                    "texts": [
+                        message.text[:20]
+                        for message in read_history(state, **opening, archived=True).all_messages()
+                    ],
+                    "results": [
+                        None if call.whole is None else _hash(call.whole.encode())
+                        for call in read_history(state, **opening, archived=True).tool_calls()
+                    ],
+                }
+
+
+def later() -> Iterator[dict[str, Any]]:
+    """The good vectors as a later release would write them, with an unknown name in each place."""
+    from tests.seal import _later
+    from tests.seal._golden import GOOD
+
+    suites = {"plain": 0x00, "signed": 0x11, "encrypted": 0x21}
+    for vector in GOOD:
+        if vector.codec in suites and vector.facts["feature"] != "long":
+            found = _later.written_by_later(_second.opened(vector.blob, vector.secrets, vector.bound))
+            secret = vector.secrets[0] if vector.secrets else b""
+            given = _later.resealed(found, suites[vector.codec], secret, vector.bound)
+            yield {
+                "name": vector.name,
+                "codec": vector.codec,
+                "wire": vector.facts["wire"],
+                "key": vector.key,
+                "binding": vector.bound,
+                "blob": base64.b64encode(given).decode(),
+                "segments": [[each.kind, each.entries, len(each.raw), _hash(each.raw)] for each in found],
+                "messages": vector.facts["messages"],
+            }
+
+
 def has_data(part: Any) -> bool:
     """Whether a part of a message is a medium with its bytes."""
     return getattr(part, "data", None) is not None
@@ -866,6 +975,9 @@ def main() -> None:
         "v1-pins.jsonl": pins,
         "v1-actions.jsonl": actions,
         "v1-results.jsonl": results,
+        "v1-hosts.jsonl": hosts,
+        "v1-parted.jsonl": parted,
+        "v1-later.jsonl": later,
     }
     for name, records in files.items():
         path = HERE / name

@@ -12,12 +12,15 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from goaitools_py import (
     ChatResult,
+    Compactor,
+    KeepRecentTurns,
     Limits,
     ModelReplied,
     ModelSettings,
@@ -25,8 +28,10 @@ from goaitools_py import (
     ProviderUnavailableError,
     ReasoningDelta,
     TextDelta,
+    TurnLimit,
 )
-from goaitools_py.states import state_from_messages, state_messages
+from goaitools_py.output import Output, OutputError
+from goaitools_py.states import read_history, state_from_messages, state_messages
 from goaitools_py.testing import check_history
 
 TURNS = 10
@@ -238,3 +243,58 @@ def test_a_forced_choice(chat: Any, run: Any, wire: str, choice: str) -> None:
         state = run(chat, state, user=asked["user"], settings=settings, tools=[get_score]).state
 
     assert check_history(wire, state_messages(state)) == []
+
+
+# ------------------------------------------------------------------------------- typed answers and recall
+
+
+@dataclass
+class Score:
+    """What a typed answer is."""
+
+    team: str
+    points: int
+
+
+def test_a_typed_answer(chat: Any, run: Any, wire: str) -> None:
+    """A turn that is complete has a value of the type, and the conversation goes on from each state.
+
+    Over Chat Completions the server holds the model to the schema. It knows no format on its other two APIs:
+    there the answer is the call of a tool.
+    """
+    asked = Output(Score, mode="native" if wire == "openai" else "tool")
+    results: list[ChatResult] = []
+    state, failures = None, 0
+    for n in range(TURNS):
+        try:
+            results.append(run(chat, state, output_type=asked, **turn(n, limit=200)))
+            state = results[-1].state
+        except OutputError as error:
+            failures += 1
+            state = run(chat, error.state, **turn(n, limit=16)).state
+
+    values = needed([result.output for result in results if result.status == "complete"], "typed answer")
+    print(f"{wire}: {len(values)} values, {failures} answers that did not fit, of {TURNS} turns")
+    assert {type(value) for value in values} == {Score}
+    assert all(result.output is None for result in results if result.status != "complete")
+    assert check_history(wire, state_messages(state or b"")) == []
+
+
+def test_the_model_searches_what_was_cut(chat: Any, run: Any, wire: str) -> None:
+    """Cuts, and the model's own searches among the turns that are gone, leave a history that breaks no rule.
+
+    The first turn is in no request of the last one, and stays in the archive.
+    """
+    compactor = Compactor(TurnLimit(2), KeepRecentTurns(1), recall=True)
+    results = talk(run, chat, compactor=compactor)
+
+    searches = [result.recall for result in results if result.recall]
+    calls = [record for result in results for record in result.tool_log if record.call.name == "recall"]
+    needed(calls, "search")
+    print(f"{wire}: {len(calls)} calls of recall, {sum(one.hits for one in searches)} with hits")
+    state = results[-1].state
+    assert sum(one.calls for one in searches) <= len(calls)
+    assert check_history(wire, state_messages(state)) == []
+    assert "Question 0" not in json.dumps(state_messages(state))
+    kept = read_history(state, archived=True)
+    assert any("Question 0" in message.said for message in kept.turns[0].messages)

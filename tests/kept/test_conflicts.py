@@ -105,7 +105,7 @@ def test_a_concurrent_turn_is_put_behind_if_asked(kept: Threads, store: FaultySt
 
 
 def test_a_conflict_can_be_committed_behind(kept: Threads, store: FaultyStore) -> None:
-    """What a conflict carries is saved by a conversation that takes concurrent turns."""
+    """What a conflict carries is saved by whoever asks for it."""
 
     def answer(_: Any) -> str:
         other(store, "Theirs.").send("They?")
@@ -113,12 +113,33 @@ def test_a_conflict_can_be_committed_behind(kept: Threads, store: FaultyStore) -
 
     with pytest.raises(StateConflictError) as caught:
         kept(ScriptedBackend(answer), store).send("I?")
-    with pytest.raises(StateConflictError):
-        kept(ScriptedBackend(), store).commit(caught.value)
-    stored = kept(ScriptedBackend(), store, concurrent_turns=True).commit(caught.value)
+    stored = kept(ScriptedBackend(), store).commit(caught.value)
 
     assert said(stored) == ["They?", "Theirs.", "I?", "Mine."]
     assert blob_in(store) == stored
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_an_edit_is_not_committed_behind(kept: Threads, store: FaultyStore, number: int) -> None:
+    """It would stand behind the message that it replaces. Sent again, it replaces what came meanwhile too."""
+
+    def answer(_: Any) -> str:
+        other(store, "Theirs.").send("They?")
+        return "Mine."
+
+    backend = ScriptedBackend("1", "2", answer, "Anew.")
+    conversation = kept(backend, store)
+    conversation.send("a")
+    conversation.send("b")
+    with pytest.raises(StateConflictError) as caught:
+        conversation.send("I?", edit=number, turn_id="m-1")
+    with pytest.raises(StateConflictError, match="replaces an earlier one"):
+        conversation.commit(caught.value)
+    assert said(blob_in(store)) == ["a", "1", "b", "2", "They?", "Theirs."]
+
+    conversation.send("I?", edit=number, turn_id="m-1")
+    assert said(blob_in(store)) == [*["a", "1"][: 2 * number - 2], "I?", "Anew."]
+    check(blob_in(store))
 
 
 @pytest.mark.parametrize("leaves", ["in its own reply", "in the repeated reply"])

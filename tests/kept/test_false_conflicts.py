@@ -59,9 +59,16 @@ class Case:
     def __init__(self, loop: Loop, is_async: bool, wire: str, parts: Any, *, lands: bool, **how: Any) -> None:
         self._loop = loop
         self.store = Refusing((AsyncMemoryStore if is_async else MemoryStore)(), lands=lands)
-        self.backend = ScriptedBackend("One.", "Two.", "Three.", wire=wire)
-        chat: Any = (AsyncChat if is_async else Chat)(self.backend)
-        self._kept = chat.conversation(self.store, "ada", parts=parts, **how)
+        self._make = lambda backend: (AsyncChat if is_async else Chat)(backend).conversation(
+            self.store, "ada", parts=parts, **how
+        )
+        self._wire = wire
+        self.elsewhere("One.", "Two.", "Three.")
+
+    def elsewhere(self, *script: str) -> None:
+        """Go on with another chat, as another process does."""
+        self.backend = ScriptedBackend(*script, wire=self._wire)
+        self._kept: Any = self._make(self.backend)
 
     def do(self, method: str, *args: Any, **fields: Any) -> Any:
         """Call a method of the conversation."""
@@ -114,7 +121,7 @@ def test_a_refusal_that_lasts_is_a_commit_error(wire: str, is_async: bool, parts
 @colours
 @places
 def test_a_turn_that_another_worker_finished_is_committed(wire: str, is_async: bool, parts: str) -> None:
-    """The caller sent the same `turn_id` again in between: `commit` of the first try finds it there."""
+    """The same `turn_id` was sent to it in between: `commit` of the first try finds it there."""
     with closing(Loop()) as loop:
         case = Case(loop, is_async, wire, parts, lands=False, save_timeout=0.05)
         case.do("send", "1")
@@ -122,6 +129,7 @@ def test_a_turn_that_another_worker_finished_is_committed(wire: str, is_async: b
         with pytest.raises(StoreCommitError) as caught:
             case.do("send", "2", turn_id="two")
         case.store.left = 0
+        case.elsewhere("Three.")
         assert case.do("send", "2", turn_id="two").text == "Three."
         stored = case.do("commit", caught.value)
         assert said(stored) == said(case.do("state")) == ["1", "One.", "2", "Three."]

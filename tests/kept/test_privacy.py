@@ -228,19 +228,26 @@ def test_a_save_that_fails_once(kept: Threads, store: FaultyStore, fault: str) -
     assert said(blob_in(store)) == ["It is [redacted].", "A."]
 
 
-def test_a_turn_on_the_state_before_is_a_conflict(kept: Threads, store: FaultyStore) -> None:
-    """The secret does not come back with it."""
+@pytest.mark.parametrize("concurrent", [False, True])
+def test_a_turn_on_the_state_before_is_a_conflict(
+    kept: Threads, store: FaultyStore, concurrent: bool
+) -> None:
+    """The secret does not come back with it, nor with a commit; sent again, the message is answered anew."""
 
     def meanwhile(_: Any) -> str:
         other(store).redact(SECRET)
-        return "B."
+        return f"It was {SECRET}."
 
-    conversation = kept(ScriptedBackend("A.", meanwhile), store)
+    backend = ScriptedBackend("A.", meanwhile, "I do not know.")
+    conversation = kept(backend, store, concurrent_turns=concurrent)
     conversation.send(f"It is {SECRET}.")
 
-    with pytest.raises(StateConflictError):
-        conversation.send("And now?")
+    with pytest.raises(StateConflictError) as caught:
+        conversation.send("And now?", turn_id="m-1")
+    with pytest.raises(StateConflictError, match="redacted"):
+        conversation.commit(caught.value)
     assert said(blob_in(store)) == ["It is [redacted].", "A."]
+    assert conversation.send("And now?", turn_id="m-1").text == "I do not know."
 
 
 @pytest.mark.parametrize("act", ["redact", "erase"])

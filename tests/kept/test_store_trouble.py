@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,18 +11,24 @@ import pytest
 from goaitools_py import (
     CheckpointError,
     ProviderUnavailableError,
+    StateAuthError,
     StateConflictError,
     StoreCommitError,
     StoreUnavailableError,
+    TextDelta,
+    TurnConflictError,
     TurnError,
     event,
     tool,
 )
 from goaitools_py.backends.base import BackendError
+from goaitools_py.chat.kept import changes
+from goaitools_py.seal import Encrypted, Key, Keyring
 from goaitools_py.states import read_history
 from goaitools_py.testing import Calls, ScriptedBackend
 
-from .conftest import FaultyStore, LeasingStore, Threads, blob_in, other, said
+from ..conftest import Face
+from .conftest import AwaitedLeasing, FaultyStore, Kept, LeasingStore, Threads, blob_in, other, said
 
 
 def test_a_store_that_is_away_costs_no_call(kept: Threads, leasing: LeasingStore, save: str) -> None:
@@ -288,3 +296,171 @@ def _unanswered(store: FaultyStore, then: Any) -> Any:
         store.inner.save = once  # type: ignore[method-assign]
 
     return fault
+
+
+# ------------------------------------------------------------- a turn id that is sent again before `commit`
+
+
+def _answer_without_store(store: FaultyStore, reply: Any) -> Any:
+    """A reply of the model during which the store goes away."""
+
+    def answer(_: Any) -> Any:
+        store.is_down = True
+        return reply
+
+    return answer
+
+
+def test_a_turn_id_sent_again_saves_the_paid_answer(kept: Threads, leasing: LeasingStore, save: str) -> None:
+    """No model is asked again, also while the store is away; what others appended stays."""
+    backend = ScriptedBackend("Hi.", _answer_without_store(leasing, "Hello."), "Bye.")
+    conversation = kept(backend, leasing, save=save)
+    conversation.send("Hi?")
+    with pytest.raises(StoreCommitError):
+        conversation.send("Hello?", turn_id="m-1")
+    with pytest.raises(StoreUnavailableError):
+        conversation.send("Hello?", turn_id="m-1")
+    leasing.is_down = False
+    other(leasing).append(event("E."))
+    result = conversation.send("Hello?", turn_id="m-1")
+
+    assert (result.text, result.duplicate, result.usage.requests) == ("Hello.", True, 0)
+    assert sorted(said(blob_in(leasing))) == sorted(["Hi?", "Hi.", "Hello?", "Hello.", "E."])
+    assert conversation.send("Hello?", turn_id="m-1").text == "Hello."
+    assert said(conversation.send("Bye?", turn_id="m-2").state)[-2:] == ["Bye?", "Bye."]
+    assert len(backend.requests) == 3
+
+
+def test_a_failed_turn_that_is_sent_again_runs_no_tool_again(kept: Threads, leasing: LeasingStore) -> None:
+    """The tool ran, then provider and store were away: the same `turn_id` goes on behind the tool."""
+    ran: list[int] = []
+
+    @tool(idempotent=True)
+    def look() -> str:
+        """Look."""
+        ran.append(1)
+        return "dark"
+
+    broken = _answer_without_store(leasing, BackendError("down"))
+    backend = ScriptedBackend(Calls([("look", {})]), broken, "It is dark.")
+    conversation = kept(backend, leasing, chat={"tools": [look]})
+    with pytest.raises(ProviderUnavailableError) as caught:
+        conversation.send("Look.", turn_id="m-1")
+    assert isinstance(caught.value.unsaved, StoreUnavailableError)
+    leasing.is_down = False
+
+    assert conversation.send("Look.", turn_id="m-1").text == "It is dark."
+    assert (ran, said(blob_in(leasing))) == ([1], ["Look.", "", "It is dark."])
+
+
+def test_an_abandoned_turn_that_is_sent_again_runs_no_tool_again(
+    kept: Threads, leasing: LeasingStore
+) -> None:
+    """The reader left while the store was away."""
+    ran: list[int] = []
+
+    @tool(idempotent=True)
+    def look() -> str:
+        """Look."""
+        ran.append(1)
+        return "dark"
+
+    backend = ScriptedBackend(Calls([("look", {})]), _answer_without_store(leasing, "It"), "It is dark.")
+    conversation = kept(backend, leasing, chat={"tools": [look]})
+    turn = conversation.start("Look.", turn_id="m-1")
+    for told in turn:
+        if isinstance(told, TextDelta):
+            break
+    turn.cancel()
+    assert said(blob_in(leasing)) == []
+    leasing.is_down = False
+
+    assert conversation.send("Look.", turn_id="m-1").text == "It is dark."
+    assert (ran, said(blob_in(leasing)).count("Look.")) == ([1], 1)
+
+
+def test_other_messages_under_the_turn_id_are_refused(kept: Threads, leasing: LeasingStore) -> None:
+    """The paid turn is saved all the same."""
+    conversation = kept(ScriptedBackend(_answer_without_store(leasing, "Hello.")), leasing)
+    with pytest.raises(StoreCommitError):
+        conversation.send("Hello?", turn_id="m-1")
+    leasing.is_down = False
+    with pytest.raises(TurnConflictError):
+        conversation.send("Good evening?", turn_id="m-1")
+
+    assert said(blob_in(leasing)) == ["Hello?", "Hello."]
+
+
+def test_another_owner_does_not_get_the_turn(face: Face, leasing: LeasingStore) -> None:
+    """Nor does the owner lose it."""
+    backend = ScriptedBackend(_answer_without_store(leasing, "Hello."))
+    chat = face.chat(backend, codec=Encrypted(Keyring(Key(b"k" * 32)))).inner
+    store = AwaitedLeasing(leasing) if face.is_async else leasing
+    mine, theirs = (
+        Kept(chat.conversation(store, "ada", binding={"user": owner}, save_timeout=0.0), face.run)
+        for owner in ("Ada", "Bob")
+    )
+    mine.append(event("E."))
+    with pytest.raises(StoreCommitError):
+        mine.send("Hello?", turn_id="m-1")
+    leasing.is_down = False
+    with pytest.raises(StateAuthError):
+        theirs.send("Hello?", turn_id="m-1")
+
+    assert mine.send("Hello?", turn_id="m-1").text == "Hello."
+
+
+@pytest.mark.parametrize("drop", ["erase", "redact", "reset"])
+def test_what_was_erased_does_not_come_back(kept: Threads, leasing: LeasingStore, drop: str) -> None:
+    """The chat holds no turn of a conversation that was erased or redacted."""
+    backend = ScriptedBackend("Hi.", _answer_without_store(leasing, "It is hunter2."), "Hello.")
+    conversation = kept(backend, leasing)
+    conversation.send("Hi?")
+    with pytest.raises(StoreCommitError):
+        conversation.send("Hello?", turn_id="m-1")
+    leasing.is_down = False
+    getattr(conversation, drop)(*(["hunter2"] if drop == "redact" else []))
+
+    assert conversation.send("Hello?", turn_id="m-1").text == "Hello."
+    assert "It is hunter2." not in said(blob_in(leasing))
+
+
+def test_a_chat_holds_few_turns(
+    kept: Threads, leasing: LeasingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The oldest go first: their messages are answered anew."""
+    monkeypatch.setattr(changes, "MAX_HELD", 2)
+    answers = [f"Answer {number}." for number in range(3)]
+    backend = ScriptedBackend(*[_answer_without_store(leasing, text) for text in answers], "Anew.")
+    conversation = kept(backend, leasing)
+    for number in range(3):
+        leasing.is_down = False
+        with pytest.raises(StoreCommitError):
+            conversation.send(f"{number}?", turn_id=f"m-{number}")
+    leasing.is_down = False
+
+    assert [conversation.send(f"{n}?", turn_id=f"m-{n}").text for n in (2, 1, 0)] == [
+        "Answer 2.",
+        "Answer 1.",
+        "Anew.",
+    ]
+
+
+def test_the_held_turns_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In number and in bytes; and the newest are there."""
+    monkeypatch.setattr(changes, "MAX_HELD", 5)
+    monkeypatch.setattr(changes, "MAX_HELD_BYTES", 100)
+    chance = Random(7)
+    held: changes.Held = {}
+    settings: Any = SimpleNamespace(store=object(), key="ada", binding=None)
+    sizes: dict[int, int] = {}
+    for _ in range(500):
+        id, state, base = chance.randrange(10), chance.randrange(40), chance.randrange(40)
+        changes.hold(held, settings, str(id), bytes(state), bytes(base))
+        sizes.pop(id, None)
+        sizes[id] = state + base
+        while len(sizes) > 5 or sum(sizes.values()) > 100:
+            del sizes[next(iter(sizes))]
+        assert [at[2] for at in held] == [str(one) for one in sizes]
+    changes.let_go(held, settings)
+    assert held == {}

@@ -24,7 +24,11 @@ __all__ = [
     "FACTS",
     "GOLDEN",
     "GOOD",
+    "HOSTS",
+    "LATER",
     "MEDIA",
+    "PARTED",
+    "PINS",
     "RESULTS",
     "SECRETS",
     "UNSENT",
@@ -103,6 +107,9 @@ PINS = _read("v1-pins.jsonl")
 RESULTS = _read("v1-results.jsonl")
 ACTIONS = _read("v1-actions.jsonl")
 WAITING = _read("v1-waiting.jsonl")
+HOSTS = _read("v1-hosts.jsonl")
+PARTED = _read("v1-parted.jsonl")
+LATER = _read("v1-later.jsonl")
 
 
 def smallest(codec: str) -> Vector:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import random
@@ -24,6 +25,7 @@ from goaitools_py import (
 from goaitools_py.open_turn.inbox import withdrawn
 from goaitools_py.seal import rewrap
 from goaitools_py.state import blob
+from goaitools_py.state.apart import StateHead
 from goaitools_py.state.blob_header import peek
 from goaitools_py.state.state import closed_entries, dump_state, load_state
 from goaitools_py.state.whole_blobs import parts_of
@@ -38,6 +40,8 @@ from goaitools_py.states import (
     undo_cut,
     verify_state,
 )
+from goaitools_py.stores import MemoryStore
+from goaitools_py.stores.layout import StoredPart
 from goaitools_py.testing import ScriptedBackend, check_history
 from goaitools_py.types import errors
 
@@ -49,7 +53,10 @@ from ._golden import (
     FACTS,
     GOLDEN,
     GOOD,
+    HOSTS,
+    LATER,
     MEDIA,
+    PARTED,
     PINS,
     RESULTS,
     UNSENT,
@@ -58,6 +65,7 @@ from ._golden import (
     codec_of,
     smallest,
 )
+from ._later import VALUE
 
 CODECS = ["plain", "signed", "encrypted", "encrypted-client"]
 
@@ -91,7 +99,7 @@ def test_the_vectors_are_those_that_were_written() -> None:
     found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in GOLDEN.glob("*.jsonl")}
 
     assert found == stated
-    assert len(found) == 10
+    assert len(found) == 13
 
 
 def test_there_are_vectors_of_everything() -> None:
@@ -104,6 +112,20 @@ def test_there_are_vectors_of_everything() -> None:
     assert cells >= {(c, w, f) for c in CODECS for w in wires for f in features - {"long"}}
     assert {c for c, _, f in cells if f == "long"} == {"plain", "signed", "encrypted"}
     assert all(sum(each.codec == codec for each in BAD) >= 40 for codec in CODECS[:3])
+
+
+def test_each_file_has_each_codec_on_each_wire() -> None:
+    """Blobs of a later release have three suites; the fourth codec is one of them with other visibility."""
+    cells = {(codec, each.facts["wire"]) for codec in CODECS for each in GOOD}
+    files = (ARCHIVED, MEDIA, FACTS, UNSENT, PINS, RESULTS, ACTIONS, WAITING, HOSTS, PARTED)
+
+    assert len(cells) == 12
+    assert [{(each.codec, each.facts["wire"]) for each in vectors} == cells for vectors in files] == [
+        True
+    ] * 10
+    assert {(each.codec, each.facts["wire"]) for each in LATER} == {
+        cell for cell in cells if cell[0] != CODECS[3]
+    }
 
 
 # ------------------------------------------------------------------------------------------------- good
@@ -408,6 +430,88 @@ def sha(data: bytes) -> str:
 def hashed(blob: bytes, vector: Vector) -> str:
     """The hash of a state's messages."""
     return hashlib.sha256(canonical(state_messages(blob, **vector.opening))).hexdigest()
+
+
+# ------------------------------------------------------------------------------- hosts, parts, later ones
+
+
+@pytest.mark.parametrize("vector", HOSTS, ids=ids)
+def test_known_hosts_are_read_and_stay(vector: Vector) -> None:
+    """The rules of each host, also after a turn at another one."""
+    opened = load_state(vector.blob, **vector.opening)
+
+    assert [[row.host, row.rules] for row in opened.meta.hosts] == vector.facts["hosts"]
+    chat = Chat(ScriptedBackend("Yes.", wire=vector.facts["wire"]), codec=codec_of(vector.codec, vector.key))
+    state = chat.chat_with_state(vector.blob, user="Still?", binding=vector.binding).state
+    assert load_state(state, **vector.opening).meta.hosts == opened.meta.hosts
+
+
+def beside(vector: Vector) -> dict[bytes, bytes]:
+    """The parts beside a head, by name."""
+    found = [base64.b64decode(data) for _, data in vector.facts["beside"]]
+    return {hashlib.sha256(data).digest(): data for data in found}
+
+
+@pytest.mark.parametrize("vector", PARTED, ids=ids)
+def test_a_head_and_its_parts_are_one_conversation(vector: Vector) -> None:
+    """Parts of each kind: the messages, the whole transcript and the long result."""
+    kinds = {kind for kind, _ in vector.facts["beside"]}
+    codec = codec_of(vector.codec, vector.key)
+
+    whole = StateHead.loaded(vector.blob, beside(vector), codec, vector.binding).whole
+
+    assert kinds == {1, 64, 65, 66}
+    history = read_history(whole, **vector.opening, archived=True)
+    results = [call.whole and sha(call.whole.encode()) for call in history.tool_calls()]
+    assert hashed(whole, vector) == vector.facts["messages"]
+    assert [message.text[:20] for message in history.all_messages()] == vector.facts["texts"]
+    assert results == vector.facts["results"]
+    assert verify_state(whole, **vector.opening) == ()
+
+
+@pytest.mark.parametrize("vector", PARTED, ids=ids)
+def test_a_conversation_of_parts_goes_on(vector: Vector) -> None:
+    """In a store that has the head and the parts; without its closed history it is refused by name."""
+    codec, parts = codec_of(vector.codec, vector.key), beside(vector)
+    kinds = {hashlib.sha256(base64.b64decode(data)).digest(): kind for kind, data in vector.facts["beside"]}
+    store, lost = MemoryStore(), MemoryStore()
+    stored = [StoredPart(name=name, kind=kinds[name], data=data) for name, data in parts.items()]
+    store.save_parts("k", vector.blob, stored, (), expected=None)
+    lost.save_parts("k", vector.blob, [one for one in stored if one.kind != 1], (), expected=None)
+    backend = ScriptedBackend("Yes.", wire=vector.facts["wire"])
+    chat = Chat(backend, codec=codec)
+
+    result = chat.conversation(store, "k", parts="store", binding=vector.binding).send("Still there?")
+
+    assert result.text == "Yes."
+    said = [message.text[:20] for message in read_history(result.state, **vector.opening).all_messages()]
+    assert vector.facts["texts"][-1] in said
+    with pytest.raises(StateError, match="part"):
+        chat.conversation(lost, "k", parts="store", binding=vector.binding).send("Still there?")
+
+
+@pytest.mark.parametrize("vector", LATER, ids=ids)
+def test_what_a_later_release_wrote_is_read_and_kept(vector: Vector) -> None:
+    """Its messages are read. A dump of the loaded state has each unknown name with its bytes, and each
+    segment as it was. The row of an unfinished turn is written anew around those names.
+    """
+    again = dump_state(load_state(vector.blob, **vector.opening), **vector.opening)
+
+    found = [[s.kind, s.entries, len(s.raw), sha(s.raw)] for s in written(again, vector)]
+    assert [one for one in found if one[0] != 4] == [one for one in vector.facts["segments"] if one[0] != 4]
+    assert unknown(again, vector) == unknown(vector.blob, vector) != []
+    assert hashed(vector.blob, vector) == vector.facts["messages"]
+
+
+def unknown(blob: bytes, vector: Vector) -> list[bytes]:
+    """The unknown names in a blob, each with its value, in order of name."""
+    names = re.compile(rb'"new_\w+":' + re.escape(VALUE))
+    return sorted(name for each in written(blob, vector) for name in names.findall(each.raw))
+
+
+def written(blob: bytes, vector: Vector) -> list[_second.SecondSegment]:
+    """The segments of a blob, as the second reader finds them."""
+    return _second.opened(blob, vector.secrets, vector.bound)
 
 
 # -------------------------------------------------------------------------------------------------- bad

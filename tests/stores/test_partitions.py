@@ -17,7 +17,7 @@ from goaitools_py.testing import store_contract
 from ._places import Place, maker, place_of
 from .test_races import check, run
 
-STORES = Path(__file__).resolve().parents[2] / "docs" / "stores.md"
+STORES = Path(__file__).resolve().parents[2] / "docs" / "store_care.md"
 KINDS = ["postgres", "postgres-async", "postgresql", "postgresql-asyncpg"]
 
 pytestmark = pytest.mark.service
@@ -62,7 +62,7 @@ def test_a_race_on_partitioned_tables_loses_nothing(place: Place, tmp_path: Path
 
 def test_a_table_moves_by_the_lines_of_the_page(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     """While a store is open: it goes on. Parts go with their row, as before."""
-    page = STORES.read_text(encoding="utf-8").partition("### Partitions")[2]
+    page = STORES.read_text(encoding="utf-8").partition("## Partitions")[2]
     lines = re.findall(r"```sql\n(.*?)```", page, re.S)[0]
     assert init(place) == 0
     with PostgresStore.open(plain(place.url)) as store, Chat("sim") as chat:

@@ -83,7 +83,7 @@ class Model:
     """Tools that the open turn has begun."""
     usage: tuple[int, ...] = ()
     cut_off: tuple[list[str], list[int], int] | None = None
-    """What the running turn has cut off, as `items` and `ends`, and how many pinned messages of it are left."""
+    """What the running turn has cut off, as `items` and `ends`, and how many pins of it are left."""
     pinned: set[str] = field(default_factory=set)
     """Messages of the system: a cut leaves them where they are."""
     yields: bool = False
@@ -171,8 +171,9 @@ class Model:
     # ------------------------------------------------------------------------------------- cuts
 
     def cut_to(self, seen: Sequence[str]) -> int:
-        """Take whole turns from the beginning, but for pinned messages, so that `seen` is left; how many turns
-        stay.
+        """Take whole turns, but for pinned messages, from the beginning, so that `seen` is left.
+
+        Gives how many turns stay.
 
         Raises Broken if no number of turns does it.
         """

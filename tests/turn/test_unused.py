@@ -1,5 +1,5 @@
-"""What a turn does not use costs it nothing: its Python calls are those of docs/numbers.md, none of them in a
-feature that is off.
+"""What a turn does not use costs it nothing: its Python calls are those of benchmarks/README.md, and no call
+is in a feature that is off.
 
 The numbers are of Python 3.11; newer releases make fewer calls. A change that needs more changes the table.
 """
@@ -21,7 +21,7 @@ from goaitools_py import AsyncChat, Chat, tool
 from goaitools_py.testing import Calls, ScriptedBackend
 
 HOME = Path(goaitools_py.__file__).parent
-PAGE = HOME.parent / "docs" / "numbers.md"
+PAGE = HOME.parent / "benchmarks" / "README.md"
 ROW = re.compile(r"^\| `(Chat|AsyncChat)`, (.*?) \| (\d+) \|$", re.MULTILINE)
 TABLE = {(chat, turn): int(number) for chat, turn, number in ROW.findall(PAGE.read_text(encoding="utf-8"))}
 MAY_BE_MORE = 1.02

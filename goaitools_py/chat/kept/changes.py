@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from ...base.values import replace
 from ...history.branch import fork_state, rewind_state, undo_cut
@@ -29,16 +29,20 @@ from .row import DuplicateError, Row
 from .row_calls import RowSettings
 
 __all__ = [
+    "Held",
     "KeptCompaction",
     "append_flow",
     "commit_flow",
     "conversation_id",
     "copy_flow",
     "fork_flow",
+    "hold",
     "is_copy_flow",
+    "let_go",
     "message_ids",
     "reset_flow",
     "rewind_flow",
+    "save_held_flow",
     "undo_flow",
 ]
 
@@ -93,9 +97,64 @@ def append_flow(
         return
 
 
-def commit_flow(settings: RowSettings, state: bytes, base: bytes, *, listening: bool = False) -> Flow[bytes]:
-    """Save a state after its first save failed. It is rebased on the stored state."""
-    row = Row(settings)
+MAX_HELD: Final = 64
+"""How many turns a chat holds that no store has taken."""
+
+MAX_HELD_BYTES: Final = 16 * 1024 * 1024
+"""How many bytes their states may have in all. Beyond either limit, the oldest turns go."""
+
+
+class HeldTurn(NamedTuple):
+    """A turn that no store has taken: its place, its state, and the state that it began from."""
+
+    store: Any
+    binding: Any
+    state: bytes
+    base: bytes
+
+    @property
+    def size(self) -> int:
+        """The bytes that it takes."""
+        return len(self.state) + len(self.base)
+
+
+Held = dict[tuple[int, str, str], HeldTurn]
+"""Turns by the id of the store object, which they keep alive, by the key, and by the `turn_id`."""
+
+
+def hold(held: Held, settings: RowSettings, turn_id: str, state: bytes, base: bytes) -> None:
+    """Keep a turn that was not saved, until its `turn_id` is sent again.
+
+    There is no lock: each line changes the dict in one step, and a turn that is gone is only paid again.
+    """
+    turn = HeldTurn(settings.store, settings.binding, state, base)
+    at = (id(settings.store), settings.key, turn_id)
+    held.pop(at, None)  # the newest is the last
+    held[at] = turn
+    turns = list(held.items())
+    left = sum(one.size for _, one in turns)
+    for number, (oldest, one) in enumerate(turns):
+        if left <= MAX_HELD_BYTES and len(turns) - number <= MAX_HELD:
+            break
+        held.pop(oldest, None)
+        left -= one.size
+
+
+def let_go(held: Held, settings: RowSettings, state: bytes | None = None) -> None:
+    """Drop the turns of a conversation: all of them, or the one with this state."""
+    for at, turn in list(held.items()):
+        if at[:2] == (id(settings.store), settings.key) and state in (None, turn.state):
+            held.pop(at, None)
+
+
+def commit_flow(
+    settings: RowSettings, state: bytes, base: bytes, held: Held, *, listening: bool = False
+) -> Flow[bytes]:
+    """Save a state after its first save failed, and drop it from `held`.
+
+    It is rebased on the stored state, also behind turns there: the caller wants this reply, and has paid.
+    """
+    row = Row(replace(settings, concurrent_turns=True))
     yield from row.load()
     # The save that failed may be done after all. Then `mine` is this state, and it is not saved twice.
     row.grew_from(base, state)
@@ -109,9 +168,26 @@ def commit_flow(settings: RowSettings, state: bytes, base: bytes, *, listening: 
         stored = row.stored if is_there(row.stored) else (yield from row.commit(state, is_there=is_there))
     except DuplicateError:
         stored = row.stored
+    let_go(held, settings, state)
     if listening:
         yield from row.tell()
     return whole(stored)
+
+
+def save_held_flow(held: Held, settings: RowSettings, turn_id: str, *, listening: bool = False) -> Flow[bool]:
+    """Save the turn of this id that the chat holds. True if the stored state may be another one now.
+
+    A turn that does not fit on the stored state is dropped, and its message is answered anew.
+    """
+    at = (id(settings.store), settings.key, turn_id)
+    turn = held.get(at)
+    if turn is None or turn.binding != settings.binding:
+        return False
+    try:
+        yield from commit_flow(settings, turn.state, turn.base, held, listening=listening)
+    except (StateConflictError, StateError):
+        held.pop(at, None)
+    return True
 
 
 def _finished_ids(settings: RowSettings, blob: bytes) -> frozenset[str]:

@@ -118,6 +118,7 @@ class Ports(NamedTuple):
         open: Makes the handle of a turn of its work, its plan and its driver.
         append: Adds messages to a blob.
         compact: Makes the compaction's flow of a blob and the arguments of `compact_state`.
+        unsaved: The turns of the chat that no store has taken; see `hold`.
         on_event: The chat's default observer, for events outside turns.
         is_watched: True if these events are logged, too.
     """
@@ -127,6 +128,7 @@ class Ports(NamedTuple):
     open: Callable[..., Any]
     append: Callable[..., bytes]
     compact: Callable[..., Flow[CompactionReport]]
+    unsaved: changes.Held
     on_event: Any = None
     is_watched: bool = False
 
@@ -338,7 +340,7 @@ class KeptFacade:
         if plan.options.conversation_id is None:
             wanted = replace(plan.options, conversation_id=changes.conversation_id(self.key))
             plan = replace(plan, options=wanted)
-        work = KeptTurn(settings, plan, checkpoints=self._save == "checkpoint")
+        work = KeptTurn(settings, plan, checkpoints=self._save == "checkpoint", held=self._ports.unsaved)
         return work, plan
 
     def _compaction(
@@ -364,9 +366,11 @@ class KeptFacade:
 
     def _redaction(self, match: Match, with_: str) -> KeptPrivacy:
         Finder(match, with_)  # raises for a wrong pattern, before a store is asked
+        changes.let_go(self._ports.unsaved, self._settings)
         return self._privacy(redacting(match, with_, listening=self._listening))
 
     def _erasure(self) -> KeptPrivacy:
+        changes.let_go(self._ports.unsaved, self._settings)
         return self._privacy(erasing(self._settings))
 
     def _appending(self, messages: tuple[Message, ...]) -> Flow[tuple[str, ...]]:
@@ -414,7 +418,13 @@ class KeptFacade:
     def _committing(self, error: TurnError | StateConflictError) -> Flow[bytes]:
         if not isinstance(error, (TurnError, StateConflictError)) or not error.state:
             raise TypeError("commit takes the error of a turn that was not saved; its state is what is saved")
-        return changes.commit_flow(self._settings, error.state, error.base, listening=self._listening)
+        return changes.commit_flow(
+            self._settings, error.state, error.base, self._ports.unsaved, listening=self._listening
+        )
+
+    def _resetting(self) -> Flow[None]:
+        changes.let_go(self._ports.unsaved, self._settings)
+        return changes.reset_flow(self._settings)
 
     def _beside(self, key: str, binding: Any) -> RowSettings:
         settings = self._settings

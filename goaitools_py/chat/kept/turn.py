@@ -42,7 +42,7 @@ from ...types.events import CheckpointReady, TurnCompleted
 from ...types.messages import Message
 from ...types.result import ChatResult
 from ...types.turn_warnings import TurnWarning
-from .changes import copy_flow, is_copy_flow
+from .changes import Held, copy_flow, hold, is_copy_flow, save_held_flow
 from .parts import later_whole, made_whole
 from .row import DuplicateError, Row, branch_key
 from .row_calls import RowSettings
@@ -69,12 +69,10 @@ class KeptTurn:
         unsaved: The error that prevented the save of an abandoned turn.
     """
 
-    def __init__(self, settings: RowSettings, plan: Plan, *, checkpoints: bool) -> None:
+    def __init__(self, settings: RowSettings, plan: Plan, *, checkpoints: bool, held: Held) -> None:
         self._edits = plan.options.edit is not None
-        if self._edits and settings.concurrent_turns:
-            # Behind another worker's turn the new message would stand after the one that it replaces.
-            settings = replace(settings, concurrent_turns=False)
         self._row = Row(settings)
+        self._held = held
         self._checkpoints = checkpoints
         self._stops = StopWatch(self._row) if settings.stop_every is not None else None
         # With checkpoints each start of a tool is saved too. So a turn needs no claims of its calls.
@@ -163,6 +161,8 @@ class KeptTurn:
             yield from self._row.release()
             self.is_settled = True
             made_whole(exc)
+            if self.unsaved is not None and isinstance(exc, (TurnError, StateConflictError)):
+                self._hold(exc.state, exc.base)
             raise
         yield from self._row.release()
         self.is_settled = True
@@ -186,6 +186,8 @@ class KeptTurn:
         for _ in range(MAX_RESTARTS):
             # The turn's options say how damage is handled. An edit may undo a cut, and needs the archive.
             yield from self._row.load(tolerates_damage=True, is_whole=self._edits)
+            if self._held and (yield from self._save_held()):
+                yield from self._row.load(tolerates_damage=True, is_whole=self._edits)
             # An engine from before a restart has not grown from this state: a save of it would lose what
             # another worker has added.
             self._engine = None
@@ -204,6 +206,23 @@ class KeptTurn:
         raise StateConflictError(
             f"other workers saved {MAX_RESTARTS} times before this turn could begin, and nothing was called: "
             "try again later"
+        )
+
+    def _hold(self, state: bytes, base: bytes) -> None:
+        """Keep a turn that the store did not take, for a second send of its `turn_id`."""
+        turn_id = self._plan.options.turn_id
+        if turn_id is not None and not self._plan.resume and state not in (b"", base):
+            hold(self._held, self._row.settings, turn_id, state, base)
+
+    def _save_held(self) -> Flow[bool]:
+        """Save what an earlier send of this `turn_id` has left. Then this turn finds it in the store."""
+        plan = self._plan
+        if plan.options.turn_id is None or plan.resume:
+            return False
+        return (
+            yield from save_held_flow(
+                self._held, self._row.settings, plan.options.turn_id, listening=plan.listening
+            )
         )
 
     def _take_back(self) -> Flow[None]:
@@ -578,6 +597,8 @@ class KeptTurn:
                 yield from self._save_rest(engine)
             except Exception as exc:
                 self.unsaved = exc
+                with suppress(Exception):  # the lease is given back in any case
+                    self._hold(whole(engine.snapshot()), whole(self._row.mine))
             # After the save: if an exit interrupts it, `settle` may run once more, and has to save.
             self._is_noted = True
         if engine is None:

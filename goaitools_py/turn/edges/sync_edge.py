@@ -16,6 +16,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
+from types import FrameType
 from typing import Any, Final
 
 from ...backends.base import Backend, BackendError, Exchange
@@ -53,6 +54,9 @@ def warn_in_a_running_loop() -> None:
     """Warn at the caller's line if this thread runs an event loop: it stands still until the reply is there.
 
     A notebook runs a loop for its own use, and its one user waits anyway.
+
+    Raises:
+        TypeError: The caller's next act is an ``await`` on the result. No model was asked.
     """
     # A program that has not loaded asyncio has no loop, and a turn does not load it for this question.
     asyncio = sys.modules.get("asyncio")
@@ -61,12 +65,29 @@ def warn_in_a_running_loop() -> None:
     level, frame = 0, inspect.currentframe()
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
         level, frame = level + 1, frame.f_back
+    if frame is not None and _awaits_the_call(frame):
+        raise TypeError(
+            "await on a Chat, which gives its result without it: use AsyncChat, or leave out the await"
+        )
     warnings.warn(
         "a Chat in a coroutine stops the event loop until the reply is there: use AsyncChat, and await its "
         "methods",
         RuntimeWarning,
         stacklevel=level + 1,
     )
+
+
+def _awaits_the_call(frame: FrameType) -> bool:
+    """Tell whether a frame of CPython awaits the result of its running call, by the next instruction.
+
+    `ChatResult.__await__` would make results awaitable for `inspect.isawaitable` and for type checkers.
+    """
+    from opcode import opmap
+
+    code, at = frame.f_code.co_code, frame.f_lasti + 2
+    while at < len(code) and code[at] == opmap.get("CACHE"):  # room of the call for the interpreter
+        at += 2
+    return at < len(code) and code[at] == opmap.get("GET_AWAITABLE")
 
 
 def refuse_async_callback(name: str, callback: Callable[..., object] | None) -> None:
