@@ -44,6 +44,7 @@ project = "goaitools-py"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 html_theme = "furo"
 html_title = "goaitools-py"
+html_static_path = html_css_files = ["site.css"]
 html_copy_source = False
 html_show_copyright = html_show_sphinx = False
 suppress_warnings = [

@@ -1,4 +1,5 @@
-// Talks in the page of `goaitools serve --demo`, takes its picture, and prints the texts that can be seen.
+// Talks in the page of `goaitools serve --demo`, takes its picture, light and as PICTURE_dark, and prints the
+// texts that can be seen.
 //
 //   node draw_page.mjs FOLDER CHROMIUM URL PICTURE MESSAGE…
 //
@@ -37,6 +38,8 @@ await page.locator("#list .mark").getByText("needs an answer").waitFor();
 await page.evaluate(() => document.activeElement.blur());
 await page.mouse.move(0, 739);
 await page.screenshot({ path: picture });
+await page.emulateMedia({ colorScheme: "dark" });
+await page.screenshot({ path: picture.replace(/(?=\.png$)/, "_dark") });
 console.log(JSON.stringify(await page.evaluate(() => {
   const found = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walk.nextNode()) {

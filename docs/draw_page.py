@@ -1,6 +1,6 @@
-"""Draws `docs/page.png`: the page of `goaitools serve --demo`, as Chromium shows it.
+"""Draws `docs/page.png` and `docs/page_dark.png`: the page of `goaitools serve --demo`, as Chromium shows it.
 
-    python docs/draw_page.py       # writes the picture; a test fails while the page shows other text
+    python docs/draw_page.py       # writes the pictures; a test fails while the page shows other text
 
 It needs node, Chromium (Debian's, or `GOAITOOLS_CHROMIUM`) and the driver that `.ci/run` installs into
 `build/frontends/page`. The texts that can be seen stand in the picture's file, too, as a text chunk of PNG.
@@ -35,8 +35,8 @@ _SIGNATURE: Final = b"\x89PNG\r\n\x1a\n"
 _NAME: Final = b"Description"
 
 
-async def drawn() -> bytes:
-    """The picture as PNG, with its texts."""
+async def drawn() -> tuple[bytes, bytes]:
+    """The picture as PNG, light and dark, each with its texts."""
     import uvicorn
 
     from goaitools_py.cli.demo_game import HINTS, demo_chat
@@ -64,7 +64,9 @@ async def drawn() -> bytes:
             await task
         if node.returncode:
             raise RuntimeError(wrong.decode())
-        return _with_texts(picture.read_bytes(), [_steady(text) for text in json.loads(out)])
+        shown = [_steady(text) for text in json.loads(out)]
+        dark = picture.with_stem("page_dark").read_bytes()
+        return _with_texts(picture.read_bytes(), shown), _with_texts(dark, shown)
 
 
 def _steady(text: str) -> str:
@@ -94,4 +96,6 @@ def texts(png: bytes) -> list[str]:
 
 
 if __name__ == "__main__":
-    PICTURE.write_bytes(asyncio.run(drawn()))
+    light, dark = asyncio.run(drawn())
+    PICTURE.write_bytes(light)
+    PICTURE.with_stem("page_dark").write_bytes(dark)

@@ -5,6 +5,7 @@ Owns: this package's app. Must never know: the other libraries, which a reader i
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shutil
 import subprocess
@@ -62,3 +63,20 @@ def test_a_library_that_is_absent_is_named() -> None:
     if not any("langgraph" in str(found.name) for found in distributions()):
         assert "not measured: LangGraph (pip install langgraph" in done.stdout
     assert "| lines of code |" in done.stdout
+
+
+def test_the_picture_is_the_table() -> None:
+    """`python docs/draw_comparison.py` writes exactly what is committed; each cell has one mark."""
+    spec = importlib.util.spec_from_file_location("draw_comparison", ROOT / "docs" / "draw_comparison.py")
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    libraries, mishaps = script.table()
+    cells = [cell for row in mishaps.values() for cell in row]
+
+    assert script.drawn() == script.PICTURE.read_text(encoding="utf-8")
+    assert len(cells) == len(libraries) * len(mishaps) == 60
+    page = script.PAGE.read_text(encoding="utf-8").partition("<!-- measured: begin -->")[2]
+    assert [script.mark(cell) for cell in cells].count("stuck") == page.count("**stuck**")
+    assert [script.mark(cell) for cell in cells].count("planned") == page.count("as planned")

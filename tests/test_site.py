@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import importlib
+import json
 import re
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from pathlib import Path
 import pytest
 
 import goaitools_py
+
+from .independent.frontends.conftest import browser, installed
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -187,3 +190,51 @@ def test_a_page_in_no_group_fails_the_build(tmp_path: Path) -> None:
         "# Site\n\n## Pages\n\n- [Other](other.md): [it](../README.md#a)\n", "utf-8"
     )
     assert build(docs, tmp_path / "out").stderr == ""
+
+
+KINDS = [
+    "index",
+    "start/4_a_web_page",
+    "how_to/from_langgraph",
+    "behaviour",
+    "frontends",
+    "reference/stores",
+    "decisions/01-generator-effects",
+    "changelog",
+]
+"""One page of each kind: lists, code, wide tables, pictures, entries of the reference."""
+
+ASKED = {
+    "delete user data": "delete_user_data",
+    "cost per customer": "cost_per_customer",
+    "gunicorn": "gunicorn",
+    "azure": "azure",
+    "bedrock": "bedrock",
+    "pdf": "images_and_pdf",
+    "cancel": "cancel",
+    "timeout": "timeouts",
+    "count tokens": "count_tokens",
+    "celery": "celery",
+    "test offline": "test_offline",
+    "change provider": "change_provider",
+    "image": "images_and_pdf",
+    "webhook retry": "webhook_retry",
+}
+"""What a reader types into the search, and the page that answers."""
+
+
+def test_the_site_in_a_browser(site: Path) -> None:
+    """No page is wider than a phone. The search has the page that answers among its first three."""
+    driver, chromium = installed("page", "playwright-core"), browser()
+    asked = {"pages": [f"{name}.html" for name in KINDS], "questions": list(ASKED)}
+    script = ROOT / "tests" / "independent" / "frontends" / "site.mjs"
+    done = subprocess.run(
+        ["node", script, driver, chromium, f"{site.as_uri()}/"],
+        input=json.dumps(asked), capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+
+    assert found["wide"] == {f"{name}.html": [] for name in KINDS}
+    first = {question: links[:3] for question, links in found["answers"].items()}
+    assert {q: links for q, links in first.items() if f"how_to/{ASKED[q]}.html" not in links} == {}

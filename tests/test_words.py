@@ -114,7 +114,7 @@ MOST_WORDS = 25
 
 def sentences(page: str) -> Iterator[str]:
     """The sentences of a page, without headings, tables and code. A line of the page ends a sentence."""
-    page = re.sub(r"<!--.*?-->|!\[[^]]*\]\([^)]*\)", "", page, flags=re.S)
+    page = re.sub(r"<!--.*?-->|</?[a-z][^>`]*>|!\[[^]]*\]\([^)]*\)", "", page, flags=re.S)
     page = re.sub(r"^ *```[\s\S]*?^ *```$|^ *\|.*$|^#+ .*$", "", page, flags=re.M)
     page = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", page)
     page = re.sub(r"`[^`\n]+`", "`code`", page).replace("*", "")
@@ -135,9 +135,9 @@ def test_sentences_are_short(page: Path) -> None:
 
 
 def test_a_long_sentence_is_found() -> None:
-    """In a paragraph and in a list; a table, code and two short sentences are not one."""
+    """In a list and in a link; a table, code, a picture and two short sentences are not one."""
     many = " ".join(["word"] * 24)
     page = f"# {many} {many}\n\nA {many}.\n\n- B {many}, so. C {many}. `d` {many}.\n\n| {many} {many} |\n"
-    page += f"```\n{many} {many}\n```\n\n[E {many} {many}](a.md).\n"
+    page += f"```\n{many} {many}\n```\n\n[E {many} {many}](a.md).\n<img alt='{many} {many}'>\n"
 
     assert [text[0] for text in long_sentences(page)] == ["B", "E"]

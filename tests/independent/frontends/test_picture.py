@@ -29,6 +29,8 @@ def test_the_picture_shows_what_the_page_shows(script: ModuleType) -> None:
     if script.CHROMIUM is None or shutil.which("node") is None:
         pytest.skip("no browser: `.ci/run` installs chromium and its driver")
     shown = script.texts(script.PICTURE.read_bytes())
+    dark = script.texts(script.PICTURE.with_stem("page_dark").read_bytes())
 
     assert {*script.SAID, "needs your approval", "Approve", "Inspector", "Context"} <= set(shown)
-    assert shown == script.texts(asyncio.run(script.drawn()))
+    assert dark == shown
+    assert [shown, shown] == [script.texts(picture) for picture in asyncio.run(script.drawn())]
