@@ -5,8 +5,8 @@
     python tests/release.py same ONE TWO             # that two folders hold equal files
     python tests/release.py bare WHEEL [--all]       # the wheel in environments of its own
 
-`bare` installs the newest dependencies on this Python: alone, and with `[all]`. `--all` takes each Python
-that is here, the lowest dependencies too, and each extra by itself.
+`bare` installs the newest dependencies on this Python, without an extra. `--all` takes each Python that is
+here, the lowest dependencies too, `[all]`, and each extra by itself.
 """
 
 from __future__ import annotations
@@ -268,7 +268,7 @@ def bare(python: str, wheel: Path, extras: list[str], lowest: bool) -> str:
         names = extras_of() if extras == ["all"] else extras
         steps = [
             [python, "-m", "venv", f"{folder}/env"],
-            [inside, "-m", "pip", "install", "-q", "-c", str(limits), requirement],
+            [inside, "-m", "pip", "install", "-q", "--no-compile", "-c", str(limits), requirement],
             [inside, "-m", "pip", "check"],
             [inside, "-W", "error", "-c", SMOKE, json.dumps(lacking(names)), ",".join(names)],
         ]
@@ -286,18 +286,19 @@ def all_bare(wheel: Path, whole: bool) -> Iterator[str]:
     for version in PYTHONS if whole else ():
         if version not in here:
             print(f"Python {version}: untested, it is not here", flush=True)
-    newest = next(iter(here))
-    for version, python in here.items():
-        for lowest in (False, True) if whole else (False,):
-            alone = [[name] for name in extras_of()] if whole and version == newest else []
-            for extras in ([], ["all"], *alone):
-                wrong = bare(python, wheel, extras, lowest)
-                name = (
-                    f"Python {version}, {'lowest' if lowest else 'newest'}, {','.join(extras) or 'no extra'}"
-                )
-                print(f"{name}: {'FAILED' if wrong else 'passed'}", flush=True)
-                if wrong:
-                    yield f"{name}:\n{wrong}"
+    first, both = next(iter(here)), (False, True)
+    rows: list[tuple[str, bool, list[str]]] = [(first, False, [])]
+    if whole:  # each extra by itself on the oldest Python
+        rows = [(one, lowest, extras) for one in here for lowest in both for extras in ([], ["all"])]
+        rows += [(first, lowest, [name]) for lowest in both for name in extras_of()]
+    for version, lowest, extras in rows:
+        wrong = bare(here[version], wheel, extras, lowest)
+        which = "lowest" if lowest else "newest"
+        name = f"Python {version}, {which}, {','.join(extras) or 'no extra'}"
+        print(f"{name}: {'FAILED' if wrong else 'passed'}", flush=True)
+        if wrong:
+            print(wrong, flush=True)
+            yield name
 
 
 def main(arguments: list[str]) -> int:

@@ -114,6 +114,20 @@ def test_there_are_vectors_of_everything() -> None:
     assert all(sum(each.codec == codec for each in BAD) >= 40 for codec in CODECS[:3])
 
 
+def test_each_file_has_each_codec_on_each_wire() -> None:
+    """Blobs of a later release have three suites; the fourth codec is one of them with other visibility."""
+    cells = {(codec, each.facts["wire"]) for codec in CODECS for each in GOOD}
+    files = (ARCHIVED, MEDIA, FACTS, UNSENT, PINS, RESULTS, ACTIONS, WAITING, HOSTS, PARTED)
+
+    assert len(cells) == 12
+    assert [{(each.codec, each.facts["wire"]) for each in vectors} == cells for vectors in files] == [
+        True
+    ] * 10
+    assert {(each.codec, each.facts["wire"]) for each in LATER} == {
+        cell for cell in cells if cell[0] != CODECS[3]
+    }
+
+
 # ------------------------------------------------------------------------------------------------- good
 
 

@@ -47,6 +47,7 @@ STRONG = {
     "endpoint_changed",
     "emergency_cut",
     "turn_not_sent",
+    "view_changed",
 }
 ANYTHING = {*STRONG, "tools_changed", "thinking_removed", "thinking_unbound"}
 """What may have been told to somebody who is dead."""
