@@ -232,10 +232,10 @@ class RunAnnouncer:
     async def tell_all(self) -> None:
         """Put the run's events as they come, and its end. A run that was not announced sends nothing."""
         run = self._run
-        while self._opened is None:  # a message that steers may wait long for a turn of its own
-            if run.is_ending or run.is_over:
-                return
+        while not run.has_news:  # a message that steers may wait long for a turn of its own
             await run.news_within(None)
+        if self._opened is None:
+            return
         now = asyncio.get_running_loop().time
         ended_at = None
         while True:

@@ -107,6 +107,7 @@ class Run:
         carries: True if the client keeps the state, and no store does.
         was_stopped: True for a turn that was cancelled.
         has_started: True once its turn has begun. The message is saved then, however the turn ends.
+        has_news: True once there is something to send. Then `before` has its final value.
         is_ending: True once no more events come.
         is_over: True once nothing more comes.
         is_lost: True for a run of another process if its end will not come.
@@ -141,7 +142,7 @@ class Run:
         self.error: BaseException | None = None
         self.result: ChatResult | None = None
         self.was_stopped = self.has_started = False
-        self.is_ending = self.is_over = False
+        self.has_news = self.is_ending = self.is_over = False
         self.is_lost = self.is_copy = self.has_no_server = False
         self.carries = carries
         self.turn: AsyncTurn | None = None
@@ -156,7 +157,6 @@ class Run:
         self._written: dict[tuple[str, bool], _Written] = {}
         self._news = asyncio.Event()
         self._begun = asyncio.Event()
-        self._has_news = False
 
     @property
     def is_good(self) -> bool:
@@ -243,7 +243,7 @@ class Run:
         self._begun.set()
 
     def _begin(self) -> None:
-        self._has_news = True
+        self.has_news = True
         self._begun.set()
 
     async def over(self) -> None:
@@ -263,7 +263,7 @@ class Run:
 
     def frames(self, front: FrontEnd, *, goes_on: bool = False) -> list[bytes]:
         """Give everything so far in a front end's format."""
-        if not self._has_news:
+        if not self.has_news:
             return []  # the pieces from before may still come
         kind = (front.name, goes_on)
         written = self._written.get(kind)

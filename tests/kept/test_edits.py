@@ -390,6 +390,29 @@ def test_the_branch_that_was_left_is_kept(kept: Threads, save: str, wire: str) -
     assert branch.send("third").text == "More."
 
 
+def test_a_branch_of_another_conversation_keeps_its_key(kept: Threads, save: str, wire: str) -> None:
+    """A deleted conversation has left it, or a key that is so long that both are cut to the same one."""
+    store = PartedStore()
+    long = "k" * 511
+    for keys in (("ada", "ada"), (f"{long}1", f"{long}2")):
+        for at, key in enumerate(keys):
+            backend = ScriptedBackend("One.", "Two.", "New.", wire=wire)
+            conversation = kept(backend, store, key=key, save=save, parts="store", keep_branches=True)
+            conversation.send(f"first {at}")
+            conversation.send(f"second {at}")
+            result = conversation.send("changed", edit=2)
+            (warning,) = [one for one in result.warnings if one.code == "branch_kept"]
+            assert ("-2'" in warning.message) is (at == 1)
+            if keys[0] == keys[1]:
+                conversation.reset()
+    found = [row.key for row in store.inner.list(limit=100).keys if ".branch." in row.key]
+    assert len(found) == 4
+    for key in found:
+        at = int(key.endswith("-2"))
+        branch = kept(ScriptedBackend(wire=wire), store, key=key, parts="store")
+        assert texts(branch.state()) == [f"first {at}", f"second {at}"]
+
+
 def test_a_refused_edit_leaves_no_branch(kept: Threads, save: str, wire: str) -> None:
     """Its files are still there, and no copy is."""
     backend = ScriptedBackend("One.", REFUSED, "Two.", wire=wire)

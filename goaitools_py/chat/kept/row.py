@@ -57,9 +57,10 @@ def aside_prefix(key: str) -> str:
     return _cut(key, len(_ASIDE) + _DIGITS) + _ASIDE
 
 
-def branch_key(key: str, revision: int) -> str:
-    """The key of the copy that an edit makes of the conversation, at this revision of its state."""
-    end = f"{_BRANCH}{revision}"
+def branch_key(key: str, revision: int, number: int = 1) -> str:
+    """The key of the copy that an edit makes of the conversation, at this revision of its state. `number`: 2
+    and more if another conversation has left a branch under this key."""
+    end = f"{_BRANCH}{revision}" + (f"-{number}" if number > 1 else "")
     return _cut(key, len(end)) + end
 
 

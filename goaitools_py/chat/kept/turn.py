@@ -42,13 +42,16 @@ from ...types.events import CheckpointReady, TurnCompleted
 from ...types.messages import Message
 from ...types.result import ChatResult
 from ...types.turn_warnings import TurnWarning
-from .changes import Held, copy_flow, hold, save_held_flow
+from .changes import Held, copy_flow, hold, is_copy_flow, save_held_flow
 from .parts import later_whole, made_whole
 from .row import DuplicateError, Row, branch_key
 from .row_calls import RowSettings
 from .steering import Steering, StopWatch, take_in
 
 __all__ = ["KeptTurn"]
+
+MAX_BRANCHES: Final = 100
+"""How many branches of earlier conversations with the same key and revision an edit passes over."""
 
 MAX_RESTARTS: Final = 5
 """How often a turn begins anew because another worker saved before it had called anything."""
@@ -351,11 +354,21 @@ class KeptTurn:
         if not settings.keep_branches or self._branch[0]:
             return
         reading = {"codec": settings.codec, "binding": settings.binding}
-        key = branch_key(settings.key, load_state(self._given, **reading).meta.rev)
-        version = None
-        with suppress(StateConflictError):  # an earlier try has made the same copy
-            version = yield from copy_flow(settings, self._given, replace(settings, key=key))
-        self._branch = key, version
+        revision = load_state(self._given, **reading).meta.rev
+        for number in range(1, MAX_BRANCHES + 1):
+            beside = replace(settings, key=branch_key(settings.key, revision, number))
+            try:
+                version = yield from copy_flow(settings, self._given, beside)
+            except StateConflictError:
+                # An earlier try has made the same copy, or the branch is of a conversation that was deleted.
+                if (yield from is_copy_flow(beside, self._given)):
+                    version = None
+                elif number < MAX_BRANCHES:
+                    continue
+                else:
+                    raise
+            self._branch = beside.key, version
+            return
 
     def _drop_branch(self) -> Flow[None]:
         """Delete the copy again: the edit was refused, so no branch was left. Else it stays beside it."""
