@@ -96,8 +96,8 @@ def _warnings() -> Iterator[str]:
 
 
 def _errors() -> Iterator[str]:
-    yield "| class | of | meaning | `retryable` | HTTP status | `type` of the problem |"
-    yield "|---|---|---|---|---|---|"
+    yield "| class | of | meaning | `retryable` | HTTP status |"
+    yield "|---|---|---|---|---|"
     kinds = [
         kind for name in errors.__all__ if issubclass(kind := getattr(errors, name), errors.GoAIToolsError)
     ]
@@ -107,7 +107,7 @@ def _errors() -> Iterator[str]:
         text = re.split(r"\s*Retryable[^.;]*[.;]\s*", _head(kind))
         said = _cell(" ".join(piece[:1].upper() + piece[1:] for piece in text if piece))
         of = "" if base == "Exception" else f"`{base}`"
-        about = f"{problem.status} | `{problem.to_dict()['type']}`"
+        about = f"{problem.status}{'' if problem.code == kind.__name__ else f', as `{problem.code}`'}"
         yield f"| `{kind.__name__}` | {of} | {said} | {_retryable(kind)} | {about} |"
 
 
@@ -180,18 +180,16 @@ def _takes(wire: str, name: str) -> str:
 
 
 def _routes(document: dict[str, Any]) -> Iterator[str]:
-    yield "| route | does | takes | answers | errors |"
-    yield "|---|---|---|---|---|"
+    yield "| route | does | takes | answers |"
+    yield "|---|---|---|---|"
     for path, route in document["paths"].items():
         for method in ("get", "post", "patch", "delete"):
             if method not in route:
                 continue
             operation = route[method]
-            statuses = sorted(operation["responses"])
-            good = ", ".join(one for one in statuses if one < "300")
-            bad = ", ".join(one for one in statuses if one >= "300")
+            good = ", ".join(one for one in sorted(operation["responses"]) if one < "300")
             takes = ", ".join(_taken(document, operation))
-            yield f"| `{method.upper()} {path}` | {_cell(operation['summary'])} | {takes} | {good} | {bad} |"
+            yield f"| `{method.upper()} {path}` | {_cell(operation['summary'])} | {takes} | {good} |"
 
 
 def _taken(document: dict[str, Any], operation: dict[str, Any]) -> Iterator[str]:
@@ -217,20 +215,27 @@ def _taken(document: dict[str, Any], operation: dict[str, Any]) -> Iterator[str]
 
 
 def _statuses() -> Iterator[str]:
-    yield "| status | meaning |"
-    yield "|---|---|"
-    texts: dict[str, str] = {}
-    for document in (document_of((AISDK, AGUI)), stateless_document_of((AISDK,))):
-        for route in document["paths"].values():
-            for operation in route.values():
-                if isinstance(operation, dict):
-                    texts |= {
-                        code: one["description"]
-                        for code, one in operation["responses"].items()
-                        if code > "300"
-                    }
-    for code, text in sorted(texts.items()):
-        yield f"| {code} | {_cell(text)} |"
+    yield "| status | meaning | of |"
+    yield "|---|---|---|"
+    operations = {
+        f"{method.upper()} {path}": one
+        for path, route in document_of((AISDK,))["paths"].items()
+        for method, one in route.items()
+        if isinstance(one, dict)
+    }
+    groups = {
+        "each route": set(operations),
+        "routes with a body": {name for name, one in operations.items() if "requestBody" in one},
+        "routes without a body": {name for name, one in operations.items() if "requestBody" not in one},
+        "routes that ask a model": {name for name, one in operations.items() if "402" in one["responses"]},
+    }
+    texts = {code: one for operation in operations.values() for code, one in operation["responses"].items()}
+    for code in sorted(code for code in texts if code > "300"):
+        of = {name for name, one in operations.items() if code in one["responses"]}
+        group = next((group for group, names in groups.items() if names <= of), "")
+        others = [f"`{name}`" for name in sorted(of - groups.get(group, set()))]
+        places = ", ".join([group, *others] if group else others)
+        yield f"| {code} | {_cell(texts[code]['description'])} | {places} |"
 
 
 # ---------------------------------------------------------------------------------------------- servers

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from importlib.metadata import distributions
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -65,13 +66,26 @@ def test_a_library_that_is_absent_is_named() -> None:
     assert "| lines of code |" in done.stdout
 
 
-def test_the_picture_is_the_table() -> None:
-    """`python docs/draw_comparison.py` writes exactly what is committed; each cell has one mark."""
-    spec = importlib.util.spec_from_file_location("draw_comparison", ROOT / "docs" / "draw_comparison.py")
+def loaded(name: str) -> ModuleType:
+    """A script of docs/ that draws a picture."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
+    return script
+
+
+def test_the_picture_of_a_turn_is_the_data() -> None:
+    """`python docs/draw_turn.py` writes exactly what is committed."""
+    script = loaded("draw_turn")
+
+    assert script.drawn() == script.PICTURE.read_text(encoding="utf-8")
+
+
+def test_the_picture_is_the_table() -> None:
+    """`python docs/draw_comparison.py` writes exactly what is committed; each cell has one mark."""
+    script = loaded("draw_comparison")
     libraries, mishaps = script.table()
     cells = [cell for row in mishaps.values() for cell in row]
 

@@ -104,6 +104,10 @@ class SQLSteps:
         """A key as a parameter. MySQL compares it with bytes, in any character set of the connection."""
         return key.encode() if self._sql.is_mysql else key
 
+    def _at(self, key: str) -> dict[str, Any]:
+        """Check a key, and give the parameters of a statement on its row, if the row is not forgotten."""
+        return {"key": self._key(common.check_key(key)), **self._oldest()}
+
     def _oldest(self) -> dict[str, int]:
         """The parameter of statements that compare the times of rows."""
         return {"oldest": _now() - self._ttl_ms} if self._sql.forgets else {}
@@ -112,8 +116,7 @@ class SQLSteps:
 
     def load(self, key: str) -> Step[Stored | None]:
         """The blob under `key`, or None."""
-        common.check_key(key)
-        rows = yield from self._if_there(self._sql.load, {"key": self._key(key), **self._oldest()})
+        rows = yield from self._if_there(self._sql.load, self._at(key))
         return _stored(rows[0]) if rows else None
 
     def save(
@@ -257,42 +260,38 @@ class SQLSteps:
 
     def load_head(self, key: str, kinds: Collection[int] | None) -> Step[StoredHead | None]:
         """The head and its parts of these kinds (None: all kinds), read in one statement."""
-        common.check_key(key)
+        values = self._at(key)
         if kinds is None or kinds:
             statement = self._sql.load_head(None if kinds is None else sorted(kinds))
             try:
-                rows = yield [(statement, {"key": self._key(key), **self._oldest()})]
+                rows = yield [(statement, values)]
             except NoTableError:
                 pass  # there may be a table of conversations
             else:
                 head = next((row for row in rows if row[1] is not None), None)
                 return None if head is None else _head(head, [row[4:] for row in rows if row[1] is None])
-        rows = yield from self._if_there(self._sql.load, {"key": self._key(key), **self._oldest()})
+        rows = yield from self._if_there(self._sql.load, values)
         return _head(rows[0], ()) if rows else None
 
     def load_parts(self, key: str, names: Collection[bytes]) -> Step[tuple[StoredPart, ...]]:
         """The named parts that are stored."""
-        common.check_key(key)
+        values = self._at(key)
         asked = [*dict.fromkeys(names)]
         groups: list[dict[str, Any]] = [{"names": asked}] if self._sql.is_single else [*_groups(asked)]
         found: list[StoredPart] = []
         for group in groups:
-            statement = self._sql.load_parts(len(group))
-            values = {"key": self._key(key), **group, **self._oldest()}
-            rows = yield from self._if_there(statement, values)
+            rows = yield from self._if_there(self._sql.load_parts(len(group)), {**values, **group})
             found += map(_part, rows)
         return tuple(found)
 
     def set_stop(self, key: str, is_wanted: bool) -> Step[bool]:
         """Set or clear the stop flag of a key. False if nothing is stored there."""
-        common.check_key(key)
-        values = {"key": self._key(key), "flag": int(is_wanted), **self._oldest()}
+        values = {**self._at(key), "flag": int(is_wanted)}
         return bool((yield from self._if_there(self._sql.set_stop, values)))
 
     def stop_requested(self, key: str) -> Step[bool]:
         """The stop flag of a key."""
-        common.check_key(key)
-        rows = yield from self._if_there(self._sql.stop_requested, {"key": self._key(key), **self._oldest()})
+        rows = yield from self._if_there(self._sql.stop_requested, self._at(key))
         return bool(rows and rows[0][0])
 
     def delete(self, key: str, expected: int | None) -> Step[bool]:
@@ -321,13 +320,9 @@ class SQLSteps:
         if end is not None:
             values["end"] = self._key(end)
         statement = self._sql.list(is_after=is_after, has_end=end is not None)
-        rows = yield from self._if_there(statement, values)
-        keys = tuple(
-            StoredKey(key=key, version=version, updated_at=common.as_time(at), facts=facts_of(plain))
-            for key, version, at, *plain in map(_texts, rows[:limit])
-            if common.is_listed(key, prefix)
-        )
-        return StoredPage(keys=keys, cursor=_texts(rows[limit - 1])[0] if len(rows) > limit else None)
+        rows = [*map(_texts, (yield from self._if_there(statement, values)))]
+        cursor = rows[limit - 1][0] if len(rows) > limit else None
+        return StoredPage(keys=_listed(rows[:limit], prefix), cursor=cursor)
 
     def recent(self, prefix: str, before: str | None, limit: int) -> Step[StoredPage]:
         """A page of the keys that begin with `prefix`, the one that was saved last first."""
@@ -343,15 +338,9 @@ class SQLSteps:
         statement = self._sql.recent(
             has_start=bool(prefix), has_end=end is not None, is_before=cursor is not None
         )
-        rows = [_texts(row) for row in (yield from self._if_there(statement, values))]
-        keys = tuple(
-            StoredKey(key=key, version=version, updated_at=common.as_time(at), facts=facts_of(plain))
-            for key, version, at, *plain in rows[:limit]
-            if common.is_listed(key, prefix)
-        )
-        has_more = len(rows) > limit
-        last = common.recent_cursor(rows[limit - 1][2], rows[limit - 1][0]) if has_more else None
-        return StoredPage(keys=keys, cursor=last)
+        rows = [*map(_texts, (yield from self._if_there(statement, values)))]
+        last = common.recent_cursor(rows[limit - 1][2], rows[limit - 1][0]) if len(rows) > limit else None
+        return StoredPage(keys=_listed(rows[:limit], prefix), cursor=last)
 
     # ------------------------------------------------------------------------------------ leases
 
@@ -399,12 +388,7 @@ class SQLSteps:
         return self._sql.release, {"key": self._key(lease.key), "token": lease.token, **self._clock()}
 
     def _timed(self, lease: LeaseToken) -> dict[str, Any]:
-        return {
-            "key": self._key(lease.key),
-            "token": lease.token,
-            "ttl": lease.ttl_ms,
-            **self._clock(),
-        }
+        return {"key": self._key(lease.key), "token": lease.token, "ttl": lease.ttl_ms, **self._clock()}
 
     def _clock(self) -> dict[str, int]:
         return {} if self._sql.has_clock else {"now": now_ms()}
@@ -416,19 +400,15 @@ class SQLSteps:
 
         `role`: make only this table, and the one that it refers to.
         """
-        roles = ("state", "part") if role == "part" else (role,)
+        roles = ("all", "state", "part") if role == "part" else ("all", role)
         for statements in (
-            made
-            for name, table in self._tables.items()
-            if not role or name == "all" or name in roles
-            for made in table
+            made for name, table in self._tables.items() if not role or name in roles for made in table
         ):
             try:
                 yield [(statement, {}) for statement in statements]
             except RefusedError as exc:
                 if not exc.is_made:
-                    failed = exc.error
-                    raise failed from failed.__cause__
+                    raise exc.error from exc.error.__cause__
 
     def _if_there(self, statement: str, values: dict[str, Any]) -> Step[Rows]:
         """The answer to a statement; no rows if a table is missing."""
@@ -437,8 +417,7 @@ class SQLSteps:
         except NoTableError:
             return ()
         except RefusedError as exc:
-            failed = exc.error
-            raise failed from failed.__cause__
+            raise exc.error from exc.error.__cause__
 
     def _made(self, commands: Sequence[Command], role: str) -> Step[Rows]:
         """The answer to commands; tables that are missing are made first."""
@@ -450,8 +429,7 @@ class SQLSteps:
         try:
             return (yield commands)
         except NoTableError as exc:
-            failed = exc.error
-            raise failed from failed.__cause__
+            raise exc.error from exc.error.__cause__
 
     def _make(self, role: str) -> Step[None]:
         try:
@@ -483,6 +461,14 @@ def _texts(row: Sequence[Any]) -> list[Any]:
     """A row without bytes. Keys are bytes on MySQL, and psycopg gives every text as bytes if the encoding of
     the database is SQL_ASCII, which is no encoding."""
     return [bytes(one).decode("utf-8", "replace") if isinstance(one, bytes) else one for one in row]
+
+
+def _listed(rows: Sequence[Sequence[Any]], prefix: str) -> tuple[StoredKey, ...]:
+    return tuple(
+        StoredKey(key=key, version=version, updated_at=common.as_time(at), facts=facts_of(plain))
+        for key, version, at, *plain in rows
+        if common.is_listed(key, prefix)
+    )
 
 
 def _head(row: Sequence[Any], parts: Sequence[Sequence[Any]]) -> StoredHead:

@@ -10,8 +10,8 @@ from ..independent.frontends import test_agui_page, test_aisdk_page, test_killed
 PAGE = Path(__file__).resolve().parents[1] / "independent" / "frontends" / "README.md"
 KILLED = "killed"
 RUN = {
-    "`ai` 6 and 7": {*test_aisdk_page.SCRIPTS, KILLED},
-    "`@ag-ui/client`": {*test_agui_page.SCRIPTS, KILLED},
+    "`ai` 6 and 7": {*test_aisdk_page.SCRIPTS, *test_aisdk_page.STEERS, KILLED},
+    "`@ag-ui/client`": {*test_agui_page.SCRIPTS, *test_agui_page.STEERS, KILLED},
     "the page": {*test_page.SCENARIOS, KILLED},
 }
 

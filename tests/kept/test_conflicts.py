@@ -138,6 +138,7 @@ def test_an_edit_is_not_committed_behind(kept: Threads, store: FaultyStore, numb
     assert said(blob_in(store)) == ["a", "1", "b", "2", "They?", "Theirs."]
 
     conversation.send("I?", edit=number, turn_id="m-1")
+    assert conversation.inner._ports.unsaved == {}
     assert said(blob_in(store)) == [*["a", "1"][: 2 * number - 2], "I?", "Anew."]
     check(blob_in(store))
 

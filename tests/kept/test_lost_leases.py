@@ -213,6 +213,7 @@ def test_a_commit_saves_the_paid_reply(engine: Engine) -> None:
         assert case.do("send", "I?", turn_id="m-1", chat=elsewhere).text == "Mine."
         assert case.do("send", "I?", turn_id="m-1").text == "Mine."
         assert (len(case.backend.requests), backend.requests, case.texts()) == (2, [], BOTH)
+        assert case.chat._unsaved == {}
 
 
 def test_another_process_answers_the_message_after_the_other(engine: Engine) -> None:

@@ -377,6 +377,7 @@ def test_an_abandoned_turn_that_is_sent_again_runs_no_tool_again(
 
     assert conversation.send("Look.", turn_id="m-1").text == "It is dark."
     assert (ran, said(blob_in(leasing)).count("Look.")) == ([1], 1)
+    assert [message["role"] for message in backend.bodies()[-1]["messages"]][-1] == "tool"
 
 
 def test_other_messages_under_the_turn_id_are_refused(kept: Threads, leasing: LeasingStore) -> None:
@@ -411,11 +412,16 @@ def test_another_owner_does_not_get_the_turn(face: Face, leasing: LeasingStore) 
 
 
 @pytest.mark.parametrize("drop", ["erase", "redact", "reset"])
-def test_what_was_erased_does_not_come_back(kept: Threads, leasing: LeasingStore, drop: str) -> None:
+@pytest.mark.parametrize("is_new", [False, True])
+def test_what_was_erased_does_not_come_back(
+    kept: Threads, leasing: LeasingStore, drop: str, is_new: bool
+) -> None:
     """The chat holds no turn of a conversation that was erased or redacted."""
-    backend = ScriptedBackend("Hi.", _answer_without_store(leasing, "It is hunter2."), "Hello.")
+    first = [] if is_new else ["Hi."]
+    backend = ScriptedBackend(*first, _answer_without_store(leasing, "It is hunter2."), "Hello.")
     conversation = kept(backend, leasing)
-    conversation.send("Hi?")
+    if not is_new:
+        conversation.send("Hi?")
     with pytest.raises(StoreCommitError):
         conversation.send("Hello?", turn_id="m-1")
     leasing.is_down = False
