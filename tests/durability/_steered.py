@@ -43,7 +43,7 @@ HOW: dict[str, dict[str, Any]] = {
 """The options of the chats of each campaign."""
 BLOCK = 12
 """So many deliveries of each worker go to the same three conversations."""
-LEAST = 40
+LEAST = 32
 """So many deliveries are answered at least."""
 LONGEST = 0.2
 """Seconds that a worker lives at most before it may be killed."""

@@ -2,7 +2,7 @@
 
 The kills are real. They meet a worker whose turn has claimed messages of others, a sender that waits for
 another worker's turn, an append, and a withdrawal; a turn whose long results are kept; an edit, and the copy
-of the branch that it leaves. ``GOAITOOLS_KILLS=10000`` makes so many on each store instead of 20,
+of the branch that it leaves. ``GOAITOOLS_KILLS=10000`` makes so many on each store instead of 10,
 ``GOAITOOLS_KILLS_SEED`` draws others.
 """
 
@@ -30,7 +30,7 @@ from ..stores._places import Place, opened, place_of
 from ._steered import HOW, Steered, long_result, said_in, wire_of
 
 ROOT = Path(__file__).resolve().parents[2]
-KILLS = int(os.environ.get("GOAITOOLS_KILLS", "20"))
+KILLS = int(os.environ.get("GOAITOOLS_KILLS", "10"))
 SEED = int(os.environ.get("GOAITOOLS_KILLS_SEED", "1"))
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
