@@ -128,12 +128,14 @@ def test_a_section_is_one_line_of_shell(heading: str) -> None:
 
 
 def test_each_page_is_linked() -> None:
-    """A reader of the README finds each page of docs/ and each example. The site has the other folders."""
-    examples = {f"examples/{path.stem}" for path in (ROOT / "examples").glob("*.py") if path.stem[0] != "_"}
-    linked = set(re.findall(r"\]\(((?:docs|examples)/[^)#]+)", README))
+    """From the README a reader comes to the index of pages and to the list of examples, which have all."""
+    programs = {path.stem for path in (ROOT / "examples").glob("*.py") if path.stem[0] != "_"}
+    listed = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
+    pages = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
 
-    assert {str(page.relative_to(ROOT)) for page in TOP} - linked == set()
-    assert examples - {link.removesuffix(".py") for link in linked} == set()
+    assert {"docs/index.md", "examples/README.md"} <= set(re.findall(r"\]\(([^)#]+)", README))
+    assert programs - set(re.findall(r"\]\((\w+)\.py\)", listed)) == set()
+    assert {page.name for page in TOP} - {"index.md"} - set(re.findall(r"\]\((\w+\.md)\)", pages)) == set()
 
 
 # -------------------------------------------------------------------------------------------- pages
