@@ -46,7 +46,7 @@ def test_every_link_of_the_description_leads_to_the_web() -> None:
     links = re.findall(r"(!?)\[[^\]]*\]\(([^)\s]+)\)", page)
     own = [(mark, link.partition("#")[0]) for mark, link in links if link.startswith(SOURCE)]
     assert [link for _, link in links if not link.startswith("https://")] == []
-    assert len(own) > 80
+    assert len(own) > 40
     for mark, link in own:
         start = f"{SOURCE}/{'raw' if mark else 'blob'}/v0.1.0/"
         assert link.startswith(start)
