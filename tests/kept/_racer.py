@@ -147,7 +147,9 @@ def work(race: KeptRace, worker: int, inbox: int, outbox: int) -> None:
                 except StateConflictError:
                     conflicts += 1
                     continue
-                return "duplicate" if result.duplicate else "accepted", conflicts
+                # Overtaken: sent again, the turn that this chat holds is saved, or another worker's stands.
+                late = "overtaken" if conflicts else "duplicate"
+                return late if result.duplicate else "accepted", conflicts
 
         def take(key: str, id: str) -> None:
             outcome, conflicts = deliver(key, id)
