@@ -318,6 +318,7 @@ ALLOWED_SKIPS: tuple[str, ...] = (
     "no compiler of C#",
     "Python 3.11 has no eager tasks",
     "calls are traced already",  # by the run that measures coverage
+    "the whole walk takes minutes",  # `.ci/long walk`
 )
 """Reasons (their beginnings) that may be skipped for in CI."""
 
