@@ -38,6 +38,10 @@ def _check_calls(history: History, blob: bytes, reading: dict[str, Any]) -> None
     for turn in history.turns:
         is_open = opened is not None and turn is history.turns[-1]
         results = [message for message in turn.messages if message.role == "tool"]
+        if not is_open:
+            assert set(turn.facts.get("flags", {})) <= {call.id for call in turn.calls}, (
+                "a flag is of no call"
+            )
         for iteration in turn.iterations:
             assert [(c.id, c.name, c.arguments, c.kind) for c in iteration.calls] == [
                 (c.id, c.name, c.arguments, c.kind) for c in iteration.tool_calls

@@ -44,8 +44,16 @@ from goaitools_py.compaction import (
 from goaitools_py.seal import BlobLimits, Plain
 from goaitools_py.sim import Fault
 from goaitools_py.state.closed_turns import ClosedTurn
-from goaitools_py.state.state import closed_entries, closed_turns, dump_state, load_state
+from goaitools_py.state.state import (
+    ConversationState,
+    closed_entries,
+    closed_turns,
+    dump_state,
+    load_state,
+    rebuild,
+)
 from goaitools_py.states import (
+    HistoryTurn,
     convert_state,
     export_state,
     fork_state,
@@ -213,6 +221,38 @@ def test_pinned_messages_stay(wire: str, name: str) -> None:
             again = closed_entries(load_state(_asked(wire, report.state, compactor).state))
             assert [entry for entry in again if entry in set(book.pins)] == book.pins, case
     assert cuts or (name in ("provider", "window of provider") and wire == "openai"), "nothing was cut"
+
+
+@pytest.mark.parametrize("name", COMPACTORS)
+def test_flags_go_with_their_calls(wire: str, name: str) -> None:
+    """A turn of which a cut leaves the pinned messages has no flag of a call that is gone."""
+    compactor, _ = COMPACTORS[name]
+    for book, case in _grown(wire, 0, random.Random(f"{wire}/{name}")):
+        blob = dump_state(_flagged(book.state))
+        assert all(set(_flags(turn)) == {call.id for call in turn.calls} for turn in read_history(blob).turns)
+
+        report = _asked(wire, blob, compactor)
+
+        for turn in read_history(report.state).turns:
+            assert set(_flags(turn)) == {call.id for call in turn.calls}, case
+
+
+def _flags(turn: HistoryTurn) -> dict[str, str]:
+    return dict(turn.facts.get("flags", {}))
+
+
+def _flagged(state: ConversationState) -> ConversationState:
+    """The state with a flag for each call."""
+    calls = [turn.calls for turn in read_history(dump_state(state)).turns]
+    return rebuild(
+        state,
+        [
+            replace(turn, record=replace(turn.record, facts={**turn.record.facts, "flags": flags}))
+            if (flags := {call.id: "error" for call in made})
+            else turn
+            for turn, made in zip(closed_turns(state), calls, strict=True)
+        ],
+    )
 
 
 def _newest(turns: Sequence[ClosedTurn], count: int) -> list[int]:

@@ -317,9 +317,11 @@ def _turn(view: TurnView, turns: Sequence[ClosedTurn], before: Sequence[TurnView
         marked_ones.append(iteration.with_roles(iteration.roles, marks))
         start = end
     facts = {**turn.record.facts, "rewritten": True}
-    if flags := facts.pop("flags", None):
+    if "flags" in facts:  # those of calls that are gone go with them
         calls = {call.id for message in view.messages for call in message.tool_calls}
-        facts |= {"flags": here} if (here := {id: flags[id] for id in flags if id in calls}) else {}
+        facts["flags"] = {id: flag for id, flag in facts["flags"].items() if id in calls}
+        if not facts["flags"]:
+            del facts["flags"]
     return replace(turn, record=replace(turn.record, iterations=tuple(marked_ones), facts=facts))
 
 
