@@ -152,5 +152,6 @@ _PROVIDERS: Final = {
 
 def provider_name(family: str, wire: str) -> str:
     """The provider as the conventions name it. A server that they do not know has the name of the company
-    that defines its API."""
-    return _PROVIDERS.get(family) or ("anthropic" if wire == "anthropic" else "openai")
+    that defines its API, and a provider API of one's own has its own name."""
+    known = _PROVIDERS.get(family) or ("anthropic" if wire == "anthropic" else "")
+    return known or ("openai" if wire.startswith("openai") else family or wire)

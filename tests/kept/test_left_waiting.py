@@ -6,6 +6,7 @@ only, whose process may end before it could store what the error hands back.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -17,11 +18,13 @@ from goaitools_py import (
     Chat,
     Limits,
     ProviderRejectedError,
+    StateSizeError,
     TurnError,
     event,
     tool,
 )
 from goaitools_py.backends.base import BackendError, ModelRequest
+from goaitools_py.seal import BlobLimits, Plain
 from goaitools_py.states import inspect_state, read_history, state_from_messages, state_messages
 from goaitools_py.testing import Calls, Raw, ScriptedBackend, check_history
 
@@ -284,6 +287,43 @@ def test_a_budget_hands_back_the_callers_message_only(
 
     assert [message.text for message in caught.value.pending_input] == ["Hello."]
     assert said(blob_in(store))[-1] == "And now?"
+
+
+def test_a_message_above_the_limit_goes_alone(
+    kept: Threads, store: FaultyStore, others: Any, save: str, wire: str
+) -> None:
+    """No state has room for it. What others had put in waits on, and goes along with the next message."""
+    chat = {"codec": Plain(BlobLimits(max_decoded_bytes=20_000))}
+    others(**chat).append(event("Ada won."))
+    backend = ScriptedBackend("Hi.", wire=wire)
+    conversation = kept(backend, store, chat=chat, save=save)
+
+    with pytest.raises(StateSizeError) as caught:
+        conversation.send(f"Poison. {random.Random(1).randbytes(15_000).hex()}")
+    stored = blob_in(store)
+    result = conversation.send("Hello.")
+
+    assert [message.text[:7] for message in caught.value.pending_input] == ["Poison."]
+    assert (said(stored), caught.value.state) == (["Ada won."], stored)
+    assert said(result.state) == ["Ada won.", "Hello.", "Hi."]
+    assert sent(backend) == [["Ada won.", "Hello."]]
+
+
+def test_what_leaves_no_room_for_a_message_is_handed_back_with_it(
+    kept: Threads, store: FaultyStore, others: Any, save: str, wire: str
+) -> None:
+    """Each fits alone, and both do not. If the event stayed, it would keep out the next message, too."""
+    chat = {"codec": Plain(BlobLimits(max_decoded_bytes=20_000))}
+    others(**chat).append(event(f"Ada won. {'a' * 9_000}"))
+    backend = ScriptedBackend("Hi.", wire=wire)
+    conversation = kept(backend, store, chat=chat, save=save)
+
+    with pytest.raises(StateSizeError) as caught:
+        conversation.send(f"Poison. {'b' * 8_000}")
+    result = conversation.send(f"Hello. {'c' * 8_000}")
+
+    assert [message.text[:7] for message in caught.value.pending_input] == ["Ada won", "Poison."]
+    assert [text[:6] for text in said(result.state)] == ["Hello.", "Hi."]
 
 
 def test_what_waits_alone_is_handed_back_as_before(

@@ -346,6 +346,24 @@ def test_a_part_that_is_nowhere_is_not_saved() -> None:
     assert store.load("ada") is None
 
 
+def test_a_store_that_reads_parts_and_saves_none() -> None:
+    """The handle could not save the turn. So a row with parts ends it before a model is asked."""
+
+    class Reader:
+        def __init__(self, store: MemoryStore) -> None:
+            self.load, self.save, self.load_head = store.load, store.save, store.load_head
+
+    store, backend = MemoryStore(), ScriptedBackend("Seen.", "Fine.")
+    chat = Chat(backend)
+    chat.conversation(store, "ada", parts="store").send(["One.", picture(1)])
+
+    with pytest.raises(StatePartMissingError):
+        chat.conversation(Reader(store), "ada").send("Two.")  # type: ignore[arg-type]
+
+    assert len(backend.requests) == 1
+    assert chat.conversation(Reader(store), "bob").send("Three.").text == "Fine."  # type: ignore[arg-type]
+
+
 class Undeletable:
     """A store that cannot delete, so that an empty conversation takes the place of a deleted one."""
 

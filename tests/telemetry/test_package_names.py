@@ -55,3 +55,18 @@ def test_each_constant_has_a_name_of_the_conventions() -> None:
     assert len(own & KNOWN) > 25
     others = {name for name in _texts(conventions) if "." in name} - own - {conventions.SCHEMA_URL}
     assert {name.partition(".")[0] for name in others} == {"goaitools"}
+
+
+@pytest.mark.parametrize(
+    ("family", "wire", "name"),
+    [
+        ("azure", "openai", "azure.ai.openai"),
+        ("api.groq.com", "openai-responses", "openai"),
+        ("host", "anthropic", "anthropic"),
+        ("ollama", "ollama", "ollama"),
+        ("", "ollama", "ollama"),
+    ],
+)
+def test_a_provider_api_of_ones_own_has_its_own_name(family: str, wire: str, name: str) -> None:
+    """The conventions allow other names: a provider that is neither company must not be told as one."""
+    assert conventions.provider_name(family, wire) == name

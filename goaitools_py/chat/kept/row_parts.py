@@ -174,7 +174,8 @@ class RowParts(RowLease):
 
     @property
     def _is_parted(self) -> bool:
-        return callable(getattr(self.settings.store, "load_head", None))
+        store = self.settings.store
+        return all(callable(getattr(store, name, None)) for name in ("load_head", "save_parts"))
 
     def _load_all(self) -> Any:
         return self.settings.store.load_head(self.settings.key)
