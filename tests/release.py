@@ -65,7 +65,7 @@ def refusals(root: Path = ROOT) -> Iterator[str]:
     yield from _differing_versions(root, version)
     yield from (
         f"{name}: says that nothing is released"
-        for name in ("README.md", "CHANGELOG.md", "tests/golden/PROVENANCE.md")
+        for name in ("README.md", "CHANGELOG.md", "SECURITY.md", "docs/state.md", "tests/golden/PROVENANCE.md")
         if UNRELEASED.search((root / name).read_text(encoding="utf-8"))
     )
     if changed := git("status", "--porcelain", root=root):
@@ -282,7 +282,9 @@ def bare(python: str, wheel: Path, extras: list[str], lowest: bool) -> str:
 
 def all_bare(wheel: Path, whole: bool) -> Iterator[str]:
     """Print a line for each environment; what went wrong is given."""
-    here = pythons() if whole else {f"3.{sys.version_info[1]}": sys.executable}
+    here = {f"3.{sys.version_info[1]}": sys.executable}
+    if whole:
+        here = dict(sorted((here | pythons()).items()))
     for version in PYTHONS if whole else ():
         if version not in here:
             print(f"Python {version}: untested, it is not here", flush=True)

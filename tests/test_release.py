@@ -169,6 +169,8 @@ FILES = {
     "README.md": "# A project\n",
     "CHANGELOG.md": "# Changelog\n\n## 0.1.0 (2027-01-31)\n",
     "goaitools_py/base/__init__.py": '"""A room."""\n\n__version__ = "0.1.0"\n',
+    "SECURITY.md": "# Security\n",
+    "docs/state.md": "# The state\n",
     "tests/golden/PROVENANCE.md": "# Where they come from\n",
     "tests/golden/v1-good.jsonl": "{}\n",
 }

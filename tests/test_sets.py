@@ -84,6 +84,7 @@ def test_a_sample_of_cases_is_the_same_each_time_and_keeps_the_quick_one() -> No
     assert len(kept) == 16
     assert cases[7] in kept
     assert kept == sample(list(cases), 16)
+    assert [case for case in kept if case in sample(cases, 5)] == sample(cases, 5)
     assert kept == sorted(kept, key=cases.index)
     assert sample(cases, 40) == cases
     heavy = [Case(f"tests/test_it.py::test_heavy[{number}]", False, "heavy") for number in range(40)]

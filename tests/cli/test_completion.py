@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import select
 import shutil
@@ -157,6 +156,8 @@ class _Zsh:
     """A shell on a pseudo-terminal."""
 
     def __init__(self, folder: Path) -> None:
+        import pty  # not at the top: Windows has none, and reads this file
+
         environment = {**os.environ, "HOME": str(folder), "TERM": "xterm", "PS1": "$ "}
         self._ours, its = pty.openpty()
         self._process = subprocess.Popen(

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import stat
 import threading
-import tty
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -89,6 +87,7 @@ def test_a_pipe_is_written_into(write: Callable[[str], int], tmp_path: Path) -> 
 
 def test_a_device_is_written_into(write: Callable[[str], int]) -> None:
     """A terminal here: root could replace the entry of another device."""
+    pty, tty = pytest.importorskip("pty"), pytest.importorskip("tty")
     ours, theirs = pty.openpty()
     tty.setraw(theirs)
     path = os.ttyname(theirs)

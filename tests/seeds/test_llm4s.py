@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -138,7 +139,8 @@ def test_save_and_load_a_state_as_a_file(tmp_path: Path) -> None:
     save_state(state, tmp_path / "ada.state")
 
     assert load_state(tmp_path / "ada.state") == state
-    assert (tmp_path / "ada.state").stat().st_mode & 0o777 == 0o600
+    if os.name == "posix":
+        assert (tmp_path / "ada.state").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_state_as_json_with_a_schema() -> None:

@@ -6,7 +6,6 @@ PostgreSQL refuses to run as root. Then it is run as the user `postgres`, in a f
 from __future__ import annotations
 
 import os
-import pwd
 import shutil
 import signal
 import socket
@@ -98,6 +97,8 @@ def private_postgres() -> Iterator[Server]:
     folder = tempfile.mkdtemp(prefix="goaitools-pg-", dir="/tmp")
     try:
         if os.getuid() == 0:
+            import pwd  # not at the top: Windows has none, and reads this file
+
             user = "postgres"
             try:
                 owner = pwd.getpwnam(user)
@@ -203,6 +204,8 @@ def private_pgbouncer(url: str, mode: str = "transaction", servers: int = 3) -> 
     try:
         user = "postgres" if os.getuid() == 0 else None
         if user is not None:
+            import pwd
+
             owner = pwd.getpwnam(user)
             os.chown(folder, owner.pw_uid, owner.pw_gid)
         settings = Path(folder) / "pgbouncer.ini"
