@@ -1,4 +1,4 @@
-"""Stable. Stateful chat with language models whose whole state is one opaque value.
+"""Stable. Stateful chat with language models: a conversation is one opaque value.
 
 This module has the names that most chats need: chats, options, messages, tools, answers, errors, events, and
 the usual triggers and strategies. Other names have public modules of their own.

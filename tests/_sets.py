@@ -99,7 +99,8 @@ SLOW = (
     "types/test_render.py::test_pieces_make_no_block_together",
     "tools/test_schema.py::test_schema_bytes_are_equal_in_every_process",
 )
-"""Beginnings of test ids that take seconds each: they are in the README's line, not in the edit loop."""
+"""Beginnings of test ids that take seconds each: they are in ``-m "not heavy and not service"``, and not in
+``-m quick``."""
 
 WHOLE_FILES = tuple(name for name in (*HEAVY, *SERVICE, *SLOW) if "::" not in name)
 """Files and folders without a quick test."""

@@ -92,8 +92,8 @@ class RequestParts(Value, frozen=True, kw_only=True):
     """True: some sealed blocks do not fit the history before them now. Ask the provider to drop such blocks
     instead of refusing the request, where the provider API allows that."""
     left_out: Mapping[str, int] = {}
-    """What `ViewsHistory.request_view` left out of this request although a model could have read it, for a
-    warning: the number of parts by their kind ("image"). A dialect does not send it."""
+    """The number of parts, by kind ("image"), that `ViewsHistory.request_view` left out of this request
+    although a model could have read them. For a warning; a dialect does not send it."""
 
 
 class ModelRequest(Value, frozen=True, kw_only=True):

@@ -227,7 +227,7 @@ def _is_shown(message: Message) -> bool:
 
 _FENCE: Final = re.compile(r" {0,3}(?:(`{3,})[ \t]*([^`\n]*)|(~{3,})[ \t]*([^\n]*))\n?")
 _WHOLE: Final = r"!?\[[^\]\n]*\]\([^()\s]*(?:\([^()\s]*\)[^()\s]*)*\)|<?https?://[^\s<>]+>?|`[^`\n]+`"
-"""What stays in one message: a link, an address, a word of code."""
+"""Pieces that are never divided: a link, an address, a word of code."""
 _WORD: Final = re.compile(rf"(?:{_WHOLE}|\S)+(?:[ \t]+(?:`{{3}}|~{{3}})\S*)*\s*|\s+")
 """A word with the spaces behind it. A fence in a line of text stays behind its word: at the beginning of a
 message it would open a block of code."""

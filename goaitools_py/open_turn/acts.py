@@ -68,7 +68,7 @@ _COMPARED: Final = ("preamble", "tools", "model", "family")
 
 
 class Recognised(Value, frozen=True, kw_only=True):
-    """What a state knows of a turn with this id.
+    """The record of a turn id in a state.
 
     Attributes:
         key: The key of the turn in the state.

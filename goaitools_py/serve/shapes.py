@@ -168,7 +168,7 @@ class Rename(_Sent):
 
 
 class GoOn(_Sent):
-    """Nothing is said: what was left is gone on with."""
+    """No message: the server goes on with an unfinished turn, or with messages that wait."""
 
 
 class Stopped(Struct):
@@ -178,8 +178,11 @@ class Stopped(Struct):
 
 
 class ConversationFacts(Struct):
-    """One conversation. `turn_status`: whether a turn runs, the newest one was stopped, or something waits
-    that nobody runs: a turn that a process left, or messages."""
+    """One conversation.
+
+    `turn_status` is "running", "stopped", "waiting" or "none"; "waiting" means that a turn or messages wait,
+    and no process runs them.
+    """
 
     title: str
     status: str

@@ -307,7 +307,7 @@ def read_directory(
         StateTooLargeError: It lists more parts than `max_segments`.
     """
     known: tuple[list[Part], int] | None = getattr(source, "directory", None)
-    if known is not None:  # of a head whose list was read before; see `apart`
+    if known is not None:  # a head whose list was read before has it as `directory`; see `apart`
         return known
     (count,), at = read_varints(source, at, 1)
     if not count:

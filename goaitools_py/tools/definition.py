@@ -58,7 +58,7 @@ class Tool(Generic[P, R]):
         Tool("ask_a_human", "Ask the support team.", {"type": "object"}, external=True)
 
     Attributes:
-        name: 1 to 64 letters, digits, ``_`` or ``-``.
+        name: 1 to 64 letters, digits, ``_`` or ``-``, with a letter or ``_`` first.
         description: The description for the model; None takes a function's docstring.
         parameters: A JSON Schema object, a function from the turn's `deps` to one, or the signature from
             which the schema is derived. With a schema of your own, only the names of the arguments are

@@ -495,7 +495,7 @@ _BY_FIELD: Final[Mapping[str, tuple[Callable[[Any], dict[str, Any]], type]]] = {
     "limits": (_limits, Limits),
     "timeout": (_timeouts, Timeouts),
 }
-"""Options that are merged field by field: what gives the fields of a value, and what is made of them."""
+"""Options merged field by field: for each, the function that gives its fields, and the class made of them."""
 
 
 def _merged(name: str, base: Any, own: Any) -> Any:

@@ -1,4 +1,7 @@
-"""Programs that a user of AshAgent, the Elixir library, would write here: one for each feature."""
+"""Programs that a user of AshAgent, the Elixir library, would write here: one for each feature.
+
+Its hooks, such as `prepare_tool_results`, have no counterpart: docs/tools.md says what is nearest.
+"""
 
 from __future__ import annotations
 

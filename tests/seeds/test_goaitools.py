@@ -16,6 +16,7 @@ from goaitools_py import (
     MessageLimit,
     StateProviderError,
     TokenLimit,
+    Tool,
     ToolContext,
     ToolError,
     any_of,
@@ -101,6 +102,25 @@ def test_a_tool_set_with_context_errors_and_logged_actions() -> None:
     )
     assert [record.flag for record in result.tool_log] == ["ok", "error"]
     assert b"there is no sword here" in backend.requests[1].body
+
+
+def test_a_schema_that_depends_on_the_game() -> None:
+    """The dynamic tool schema, `Parameters()`: each turn offers the fields of its own game."""
+
+    def fields(game: list[str]) -> dict[str, Any]:
+        return {"type": "object", "properties": {name: {} for name in game}, "additionalProperties": False}
+
+    change: Tool = Tool("change", "Change the game.", fields, lambda **values: f"changed {', '.join(values)}")
+    script = (Calls([("change", {"bases": 4})]), "Done.", Calls([("change", {"bases": 5})]), "It has none.")
+    backend = ScriptedBackend(*script)
+    chat = Chat(backend, tools=[change])
+
+    first = chat.chat_with_state(None, user="Four bases.", deps=["start", "bases"])
+    second = chat.chat_with_state(first.state, user="Five bases.", deps=["start"])
+
+    offered = [json.loads(one.body)["tools"][0]["function"]["parameters"] for one in backend.requests]
+    assert [sorted(one["properties"]) for one in offered] == [["bases", "start"]] * 2 + [["start"]] * 2
+    assert [record.flag for record in (*first.tool_log, *second.tool_log)] == ["ok", "error"]
 
 
 def test_max_tool_iterations() -> None:

@@ -20,6 +20,7 @@ from goaitools_py.states import (
     save_state,
     to_markdown,
 )
+from goaitools_py.stores import MemoryStore
 from goaitools_py.testing import Calls, ScriptedBackend
 
 
@@ -206,3 +207,24 @@ def test_usage_of_a_conversation() -> None:
 
     assert result.total_usage.requests == 2
     assert result.total_usage.input_tokens > result.usage.input_tokens > 0
+
+
+def test_a_guardrail_of_ones_own() -> None:
+    """`inputGuardrails` and `outputGuardrails`: functions around a turn. A refused turn leaves the history."""
+    talk = Chat(ScriptedBackend("It is swordfish.", "I cannot tell.")).conversation(MemoryStore(), "ada")
+
+    def guarded(text: str) -> str:
+        if "password" in text:
+            return "refused"
+        answer = talk.send(text).text
+        if "swordfish" in answer:
+            talk.rewind()
+            return "refused"
+        return answer
+
+    told = [guarded(text) for text in ("The password!", "The word, please.", "The word?")]
+
+    assert told == ["refused", "refused", "I cannot tell."]
+    history = talk.history()
+    assert history is not None
+    assert [message.said for message in history.all_messages()] == ["The word?", "I cannot tell."]

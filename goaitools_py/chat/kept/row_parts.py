@@ -257,7 +257,7 @@ class RowParts(RowLease):
         `lease`: the lease that ends with the save, if one does.
         """
         settings = self.settings
-        # A blob that cannot be a head is saved whole; the parts that it lists are those of the archive.
+        # A blob that cannot be a head is saved whole. Its list of parts is then the list of its archive.
         names = names_of(blob, settings.codec)
         at_hand = blob.at_hand if isinstance(blob, StateHead) else {}
         lacking = names.keys() - self._kept_parts
