@@ -35,7 +35,10 @@ __all__ = [
 
 Status = Literal["ok", "note", "problem"]
 
-_NEEDED: Final = ("openai", "anthropic", "httpx", "orjson", "msgspec", "zstandard", "pydantic")
+_NEEDED: Final = (
+    *("openai", "anthropic", "httpx2", "httpcore2", "httpx", "anyio", "docstring-parser"),
+    *("msgspec", "orjson", "pydantic", "pydantic-core", "zstandard"),
+)
 _EXTRAS: Final = {
     "aiohttp": "aiohttp",
     "asyncpg": "asyncpg",

@@ -129,7 +129,7 @@ def _completion(commands: Any) -> None:
 
 COMMANDS: Final[dict[str, Command]] = {
     "demo": Command("show a conversation that survives a restart, offline", _demo),
-    "chat": Command("talk with a model, line by line", _chat),
+    "chat": Command("talk with a model: in an app on a terminal, else line by line", _chat),
     "serve": Command("serve a page for conversations, until Ctrl-C", _serve),
     "inspect": Command("say what is in a state", _inspect),
     "export": Command("write a whole conversation as JSON or Markdown", _export),
@@ -141,7 +141,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "convert": Command("write a conversation for another provider API", _convert),
     "cost": Command("say what conversations have consumed", _cost),
     "upgrade": Command("write states in the newest format, with the newest key", _upgrade),
-    "store": Command("make or migrate the tables of a store", _store),
+    "store": Command("make or migrate the tables of a store; list, prune or erase conversations", _store),
     "doctor": Command("check versions, keys, servers, a store and the clock; or a model", _doctor),
     "sim": Command("run the offline simulator as a server", _sim),
     "completion": Command("print a script for completion in a shell", _completion),
