@@ -31,8 +31,8 @@ from goaitools_py.compaction.summary import INSTRUCTION
 from goaitools_py.testing import ScriptedBackend
 from goaitools_py.testing._reply_shapes import SHAPES
 from goaitools_py.testing.scripted import Raw
-from goaitools_py.tokens import TokenEstimate, text_tokens
 from goaitools_py.turn.edges import sync_edge as edge
+from goaitools_py.types.tokens import TokenEstimate, text_tokens
 
 __all__ = ["SUMMARY_TOKENS", "Bill", "Case", "replay"]
 

@@ -21,10 +21,10 @@ from _recorded import FILES
 from _report import Figure, Report, at_most, info
 from tokens import Prediction, predictions
 
-from goaitools_py import tokens
 from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.backends.protocols import frames_of
 from goaitools_py.base.values import replace
+from goaitools_py.types import tokens  # `text_tokens` reads `RATES` of this module
 
 __all__ = ["run"]
 

@@ -1,4 +1,5 @@
 """Stable. Prices of models, and what turns cost: a door to `types.usage`."""
 
-from .types.usage import *  # noqa: F403
-from .types.usage import __all__ as __all__
+from .types.usage import Bill, Charge, Prices, Usage, genai_price
+
+__all__ = ["Bill", "Charge", "Prices", "Usage", "genai_price"]

@@ -1,4 +1,5 @@
 """Stable. How many tokens text takes: a door to `types.tokens`."""
 
-from .types.tokens import *  # noqa: F403
-from .types.tokens import __all__ as __all__
+from .types.tokens import Frames, TiktokenCounter, TokenCounter, TokenEstimate
+
+__all__ = ["Frames", "TiktokenCounter", "TokenCounter", "TokenEstimate"]

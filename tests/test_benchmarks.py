@@ -17,8 +17,12 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import Chat
+from goaitools_py import Chat, user
+from goaitools_py.backends.dialects import dialect_of
+from goaitools_py.backends.protocols import frames_of
 from goaitools_py.stores import MemoryStore
+from goaitools_py.tokens import TokenEstimate
+from goaitools_py.types import tokens as types_tokens
 
 ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.usefixtures("data_dir")
@@ -230,6 +234,23 @@ def test_a_missed_target_is_printed_and_fails_only_under_strict(tmp_path: Path) 
 
     assert "MISSED" in lenient.stdout
     assert (lenient.returncode, strict.returncode) == (0, 1)
+
+
+def test_a_fit_changes_the_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The numbers that `token_fit.py` puts in place are those that the estimate reads."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    fit = import_module("token_fit")
+    monkeypatch.setattr(types_tokens, "RATES", types_tokens.RATES)
+    for wire in fit.FILES:
+        monkeypatch.setattr(type(dialect_of(wire)), "frames", frames_of(dialect_of(wire)))
+    words, message = b"They open the door.", user("They open the door.")
+    shipped = types_tokens.text_tokens(words), TokenEstimate(frames_of(dialect_of("openai"))).count(message)
+
+    fit._Numbers().put()
+
+    fitted = types_tokens.text_tokens(words), TokenEstimate(frames_of(dialect_of("openai"))).count(message)
+    assert shipped[0] != fitted[0]
+    assert shipped[1] != fitted[1]
 
 
 def test_a_page_gets_the_ranges_of_all_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,13 +103,20 @@ def test_exported_names_are_complete() -> None:
     assert bound == set(package.__all__)
 
 
-def test_every_public_name_is_shown() -> None:
-    """A name that no page, no example and no typed promise has, is private."""
+@functools.cache
+def shown_words() -> set[str]:
+    """The words of all pages, of the examples and of the typed promises."""
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     shown = [*pages, ROOT / "tests" / "typing" / "api.py", *(ROOT / "examples").glob("**/*.py")]
-    words = {word for file in shown for word in re.findall(r"\w+", file.read_text(encoding="utf-8"))}
+    return {word for file in shown for word in re.findall(r"\w+", file.read_text(encoding="utf-8"))}
 
-    assert sorted(set(package.__all__) - words) == []
+
+@pytest.mark.parametrize("name", ["", *STABLE, "output"])
+def test_every_public_name_is_shown(name: str) -> None:
+    """A name that no page, no example and no typed promise has, is private."""
+    module = importlib.import_module(f"goaitools_py.{name}".rstrip("."))
+
+    assert sorted(set(module.__all__) - shown_words()) == []
 
 
 def test_at_most_a_hundred_names_are_at_the_top() -> None:

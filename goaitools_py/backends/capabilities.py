@@ -1,4 +1,4 @@
-"""Facts about models by name, in one dated table.
+"""Facts about models by name, in one table, as of 2026-11.
 
 Owns: facts about models, each with its source. Must never know: a provider API, a request.
 """
@@ -11,9 +11,7 @@ from typing import Final, Literal
 
 from ..base.values import Value, replace
 
-__all__ = ["AS_OF", "EFFORTS", "Capabilities", "capabilities"]
-
-AS_OF: Final = "2026-11"
+__all__ = ["EFFORTS", "Capabilities", "capabilities"]
 
 EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """The providers' words for how much a model thinks, from the least to the most."""

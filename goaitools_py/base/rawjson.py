@@ -58,6 +58,7 @@ __all__ = [
     "spans",
     "string",
     "view",
+    "view_or_none",
     "without",
 ]
 
@@ -293,6 +294,14 @@ def view(data: bytes) -> Any:
         RawJSONError: Not JSON, or nested too deep.
     """
     return _read(data, _clamped_float, _clamped_int)
+
+
+def view_or_none(data: bytes) -> Any:
+    """As `view`; None for text that is not JSON, or nested too deep."""
+    try:
+        return view(data)
+    except RawJSONError:
+        return None
 
 
 _TOO_LARGE: Final = object()

@@ -33,7 +33,6 @@ def add_to(commands: Any) -> None:
     """Add the command to argparse's list of commands."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "chat",
-        help="talk with a model",
         description="Talk with a model: in an app on a terminal, else line by line. /help lists commands.",
     )
     parser.add_argument(

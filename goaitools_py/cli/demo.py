@@ -34,7 +34,6 @@ def add_to(commands: Any) -> None:
     """Add the command to argparse's list of commands."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "demo",
-        help="a conversation that survives a restart, offline",
         description="A conversation with tools, events, compaction and a restart, against the simulator.",
     )
     parser.add_argument("--keep", metavar="FILE", help="keep the database as this new file")
@@ -129,7 +128,6 @@ def add_sim(commands: Any) -> None:
     """Add the command to argparse's list of commands."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "sim",
-        help="serve the offline simulator until Ctrl-C",
         description="Serve the offline simulator of a model provider on this machine until Ctrl-C. "
         "It speaks the provider APIs openai, openai-responses and anthropic.",
     )

@@ -34,7 +34,6 @@ def add_to(commands: Any) -> None:
     """Add the command to argparse's list of commands."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "inspect",
-        help="say what is in a state blob",
         description="Say what is in a state blob: sizes, counts, status, calls that wait. Show how full the "
         "context is, tokens by turn, and cuts. Content only with --show.",
     )

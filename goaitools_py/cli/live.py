@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from .live_checks import CHECKS
 from .live_model import THINKING_TOKENS, DiffersError, Live, LiveCheck, NotOfferedError, SkippedError, told
+from .summary_lines import dollars
 from .text_output import Progress, counted, printable, show_json
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def _announced(live: Live) -> Iterator[str]:
     yield f"This makes up to {usage.requests} small calls to {live.name}, with your key."
     yield (
         f"They have at most {usage.input_tokens:,} tokens of input and {usage.output_tokens:,} of output; "
-        + ("the price is not known here." if price is None else f"at most {_dollars(price)} at list prices.")
+        + ("the price is not known here." if price is None else f"at most {dollars(price)} at list prices.")
     )
 
 
@@ -200,7 +201,7 @@ def _report(live: Live, rows: Sequence[LiveRow]) -> Iterator[str]:
     yield f"{found}, {len(differing)} differ{'s' if len(differing) == 1 else ''}."
     yield (
         f"{counted(live.spent.input_tokens, 'token')} in, {live.spent.output_tokens:,} out: "
-        + ("price unknown." if price is None else f"about {_dollars(price)} at list prices.")
+        + ("price unknown." if price is None else f"about {dollars(price)} at list prices.")
     )
     yield ""
     yield "The row for docs/live.md:"
@@ -213,10 +214,6 @@ def _price(live: Live) -> Decimal | None:
     from ..types.usage import total
 
     return total(live.costs)
-
-
-def _dollars(amount: Decimal) -> str:
-    return f"${amount:.4f}"
 
 
 def _cell(text: str) -> str:

@@ -37,7 +37,6 @@ def add_to(commands: Any) -> None:
     """Add the command to argparse's list of commands."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "serve",
-        help="serve a page for conversations, until Ctrl-C",
         description="Serve a page for your browser until Ctrl-C: talk, approve calls, and look into the "
         "state of each conversation of a store. It needs pip install 'goaitools-py[serve]' uvicorn.",
     )

@@ -41,7 +41,6 @@ def add_to(commands: Any) -> None:
     """Add the command to argparse's list of commands."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "store",
-        help="make or migrate the tables of a store; list, prune or erase its conversations",
         description="Make the tables of a store, or bring older ones to the present layout. List its "
         "conversations, prune old ones, or erase those of a customer.",
     )

@@ -33,7 +33,6 @@ __all__ = [
     "fitting",
     "gap_between",
     "message_size",
-    "newest_summary",
     "recent_from",
     "token_size",
 ]
@@ -69,7 +68,7 @@ class KeepRecentTurns(OwnStrategy, frozen=True):
     def __call__(self, request: CompactionRequest) -> Turns:
         turns = request.turns
         start = recent_from(turns, self.turns)
-        notes = (*newest_summary(turns[:start]), *self._noted(request, turns[:start]))
+        notes = (*_newest_summary(turns[:start]), *self._noted(request, turns[:start]))
         return (*sorted(notes, key=lambda note: note.position % len(turns)), *turns[start:])
 
     def _noted(self, request: CompactionRequest, gone: Sequence[TurnView]) -> tuple[TurnView, ...]:
@@ -161,7 +160,7 @@ def _first_to(turns: Sequence[TurnView], count: int) -> int:
     return len(turns)
 
 
-def newest_summary(turns: Sequence[TurnView]) -> tuple[TurnView, ...]:
+def _newest_summary(turns: Sequence[TurnView]) -> tuple[TurnView, ...]:
     """The newest summary among these turns, ours or the provider's; () without a summary."""
     return next(((turn,) for turn in reversed(turns) if turn.note in ("summary", COMPACTED)), ())
 
@@ -177,7 +176,7 @@ def gap_between(request: CompactionRequest, head: int, tail: int, note: str) -> 
     if note and not here:
         written = request.note(note, kind="gap")
         here = (written,) if written.entry_bytes < size else ()
-    return (*turns[:head], *newest_summary(gap), *(here if note else ()), *turns[tail:])
+    return (*turns[:head], *_newest_summary(gap), *(here if note else ()), *turns[tail:])
 
 
 def _tools_note(request: CompactionRequest, gone: Sequence[TurnView]) -> tuple[TurnView, ...]:
@@ -250,7 +249,7 @@ def _tail(
         left[:] = [rest - need for need, rest in zip(sizes, left, strict=True)]
         return True
 
-    summary = tuple(filter(takes, newest_summary(turns[:start])))
+    summary = tuple(filter(takes, _newest_summary(turns[:start])))
     while start and (_is_first(turns[start - 1], summary) or takes(turns[start - 1])):
         if _is_first(turns[start - 1], summary):
             summary = ()  # the tail has reached the summary itself

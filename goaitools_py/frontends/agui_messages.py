@@ -30,7 +30,6 @@ from .front_end import Ask, AskError
 from .reply_pieces import Called, Piece, Reasoned, Returned, Said, Step, pieces_of, said_in, turn_ids
 
 __all__ = [
-    "MESSAGE_ID",
     "AGUIAsk",
     "StreamedReply",
     "agui_messages",
@@ -42,7 +41,7 @@ __all__ = [
     "step_id",
 ]
 
-MESSAGE_ID: Final = "agui.message_id"
+_MESSAGE_ID: Final = "agui.message_id"
 """The name in a turn's metadata of the id that the client gave the user's message. A snapshot needs it: the
 client puts messages with unknown ids at the end."""
 
@@ -87,7 +86,7 @@ def read_agui(body: bytes) -> AGUIAsk:
             raise AskError("answer the calls first, and then send the message")
         id = text_of(messages[-1], "id")
         said = _asked_parts(messages[-1].get("content"))
-        about |= {"metadata": {MESSAGE_ID: id}, "transcript": tuple(messages)}
+        about |= {"metadata": {_MESSAGE_ID: id}, "transcript": tuple(messages)}
         return AGUIAsk(said=said, turn_id=id, edit="", **about)
     return AGUIAsk(answers={**_results(messages), **answers}, **about)
 
@@ -251,7 +250,7 @@ def before_reply(transcript: Sequence[dict[str, Any]], turn_ref: str) -> list[di
 
 
 def _said_in(turn: HistoryTurn, ids: Any) -> list[dict[str, Any]]:
-    own = turn.metadata.get(MESSAGE_ID)
+    own = turn.metadata.get(_MESSAGE_ID)
     found = []
     for message in said_in(turn):
         id = next(ids)

@@ -30,6 +30,7 @@ from ..state.state import (
 )
 from ..types.errors import StateTooLargeError
 from ..types.messages import Message
+from ..types.render import valid_text
 from .archive_keeping import Retention
 from .rewrite.repair import checked
 
@@ -220,13 +221,5 @@ def check_update(title: str | None, metadata: Mapping[str, str | None] | None) -
         if not isinstance(name, str) or not (value is None or isinstance(value, str)):
             raise TypeError("the names and values of metadata must be str; None as a value takes a name away")
     for text in (title or "", *(metadata or {}), *((metadata or {}).values())):
-        if text is not None and not _is_writable(text):
+        if text is not None and valid_text(text) is not text:
             raise ValueError("a title or metadata hold a lone surrogate, which UTF-8 cannot write")
-
-
-def _is_writable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

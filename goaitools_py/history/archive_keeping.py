@@ -39,13 +39,11 @@ from .archive_records import (
 __all__ = [
     "SHARED_BYTES",
     "Retention",
-    "journalled",
     "marked",
     "with_joined",
     "with_record",
     "with_room",
     "without_oldest",
-    "without_parts",
 ]
 
 SHARED_BYTES: Final = 256 * 1024
@@ -135,7 +133,7 @@ def with_record(
     columns = [rawjson.dumps(head), *[turn_columns([turn.record]) for _, turn in changed]]
     parts = _with_entry(cut, entries, columns, retention, media)
     if parts is None:
-        return journalled(cut, at, records=1, size=sum(map(len, whole)))
+        return _journalled(cut, at, records=1, size=sum(map(len, whole)))
     parts = with_results(parts, results_of(old.parts))  # those that the record names stay, too
     more = {**msgspec.json.decode(row.more), "record": record_digest(columns, entries)}
     named = row._replace(more=msgspec.Raw(msgspec.json.encode(more)))
@@ -263,7 +261,7 @@ def _bounded(state: ConversationState, retention: Retention, at: int) -> Convers
             break
         archive.remove(oldest)
         gone.append(oldest)
-    return without_parts(state, gone, at)
+    return _without_parts(state, gone, at)
 
 
 def without_oldest(
@@ -274,27 +272,27 @@ def without_oldest(
     here = [part for part in state.parts if part.kind == ARCHIVE and part.place == INLINE]
     lean = state
     for count in range(1, len(here) + 1):
-        lean = without_parts(state, here[:count], at)
+        lean = _without_parts(state, here[:count], at)
         if fits(lean):
             break
     return lean
 
 
-def without_parts(state: ConversationState, gone: Sequence[Part], at: int) -> ConversationState:
+def _without_parts(state: ConversationState, gone: Sequence[Part], at: int) -> ConversationState:
     """The state without these parts of its archive. The journal of cuts says so."""
     if not gone:
         return state
     dropped = set(map(id, gone))
     left = tuple(part for part in state.parts if id(part) not in dropped)
     records, size = sum(part.entries for part in gone), sum(part.stored_len for part in gone)
-    return journalled(replace(state, parts=left), at, records=records, size=size)
+    return _journalled(replace(state, parts=left), at, records=records, size=size)
 
 
 _CUTS_KEPT: Final = 64
 """The most rows that the journal of cuts holds."""
 
 
-def journalled(state: ConversationState, at: int, *, records: int, size: int) -> ConversationState:
+def _journalled(state: ConversationState, at: int, *, records: int, size: int) -> ConversationState:
     """Note in the journal of cuts how many records and bytes were dropped."""
     facts = {"n": state.meta.processed, "records": records, "size": size}
     row = CutRow(max(0, at), "evicted", 0, 0, msgspec.Raw(msgspec.json.encode(facts)))

@@ -32,7 +32,7 @@ from ..types.errors import StateInvalidError, StateVersionError
 from .archive_reading import check_chain
 from .turns import History, read_history
 
-__all__ = ["EXPORT_SCHEMA", "EXPORT_VERSION", "export_state", "import_state"]
+__all__ = ["EXPORT_SCHEMA", "EXPORT_VERSION", "as_base64", "export_state", "import_state"]
 
 EXPORT_VERSION: Final = 1
 """The version of the shape of an export; see `EXPORT_SCHEMA`."""
@@ -171,7 +171,7 @@ def export_state(
     }
     if state.later:
         found["later"] = [
-            {"kind": one.kind, "count": one.entries, "base64": _base64(one.raw())} for one in state.later
+            {"kind": one.kind, "count": one.entries, "base64": as_base64(one.raw())} for one in state.later
         ]
     if parts:
         found["parts"] = [_part(part, codec, binding) for part in parts]
@@ -193,10 +193,11 @@ def _part(part: Part, codec: Codec, binding: Any) -> dict[str, Any]:
 def _text(data: bytes) -> Any:
     with suppress(UnicodeDecodeError):
         return data.decode()
-    return {"base64": _base64(data)}
+    return {"base64": as_base64(data)}
 
 
-def _base64(data: bytes) -> str:
+def as_base64(data: bytes) -> str:
+    """The bytes as text, for JSON."""
     return base64.b64encode(data).decode()
 
 

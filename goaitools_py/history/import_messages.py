@@ -62,7 +62,7 @@ from .rewrite.mend import Entry, Mended, mended
 from .rewrite.repair import checked, noted
 from .rewrite.rewritten import is_signed, unsigned_turns
 
-__all__ = ["import_goaitools_state", "state_from_messages", "state_messages", "state_of_entries"]
+__all__ = ["import_goaitools_state", "state_from_messages", "state_messages"]
 
 
 def state_messages(
@@ -143,13 +143,13 @@ def state_from_messages(
         raise ValueError(f"the dialect is of the wire {dialect.wire!r}, not {wire!r}")
     check_options({"conversation_id": conversation_id})
     entries = [rawjson.dumps(message) for message in messages]
-    state = state_of_entries(
+    state = _state_of_entries(
         entries, dialect, conversation_id=conversation_id, created_ms=created_ms, repair=repair
     )
     return dump_state(state, codec=codec, binding=binding)
 
 
-def state_of_entries(
+def _state_of_entries(
     entries: Sequence[bytes],
     dialect: Dialect,
     *,
@@ -329,7 +329,7 @@ def import_goaitools_state(
     seen = _seen(found, roles)
     dialect = dialect_of(_WIRE)
     try:
-        state = state_of_entries(
+        state = _state_of_entries(
             entries[:seen],
             dialect,
             conversation_id=conversation_id,
@@ -375,11 +375,11 @@ def _members(data: bytes) -> dict[str, bytes]:
 
 
 def _check_head(found: Mapping[str, bytes]) -> None:
-    version = _value(found["version"])
+    version = rawjson.view_or_none(found["version"])
     if version != _VERSION or type(version) is not int:
         shown = version if type(version) is int else type(version).__name__
         raise StateVersionError(f"the Go state has version {shown}, expected {_VERSION}")
-    provider = _value(found.get("provider", b'"openai"'))
+    provider = rawjson.view_or_none(found.get("provider", b'"openai"'))
     if provider not in ("openai", ""):
         shown = provider[:40] if isinstance(provider, str) else type(provider).__name__
         raise StateProviderError(
@@ -387,12 +387,6 @@ def _check_head(found: Mapping[str, bytes]) -> None:
             expected=_WIRE,
             found=shown,
         )
-
-
-def _value(raw: bytes) -> Any:
-    with suppress(RawJSONError):
-        return rawjson.view(raw)
-    return None
 
 
 def _entries(raw: bytes, most: int) -> list[bytes]:
@@ -412,7 +406,7 @@ def _entries(raw: bytes, most: int) -> list[bytes]:
 def _seen(found: Mapping[str, bytes], roles: Sequence[str]) -> int:
     """The number of messages that a model has seen: from the state, or up to the last reply. Only messages of
     users and of the system can wait."""
-    said = _value(found["processed_length"]) if "processed_length" in found else None
+    said = rawjson.view_or_none(found["processed_length"]) if "processed_length" in found else None
     first = len(roles)
     while first and roles[first - 1] in _LETTERS:
         first -= 1
@@ -420,7 +414,7 @@ def _seen(found: Mapping[str, bytes], roles: Sequence[str]) -> int:
 
 
 def _about(found: Mapping[str, bytes]) -> dict[str, str]:
-    given = _value(found["metadata"]) if "metadata" in found else None
+    given = rawjson.view_or_none(found["metadata"]) if "metadata" in found else None
     about: dict[str, str] = {}
     if isinstance(given, Mapping):
         members = rawjson.members(found["metadata"])

@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Final, Generic, Literal, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar, get_args
 
 from ..base.values import Given
 from ..types.errors import OutputError
 from ..types.events import OutputDelta
 
-__all__ = ["MODES", "SHORT_TOKENS", "Mode", "Output", "OutputDelta", "OutputError"]
+__all__ = ["Output", "OutputDelta", "OutputError"]
 
 T = TypeVar("T")
 
 Mode = Literal["auto", "native", "prompt", "tool"]
-MODES: Final = ("auto", "native", "prompt", "tool")
 SHORT_TOKENS: Final = 1024
 """A history of fewer tokens is short: no provider caches a prefix that is smaller."""
 
@@ -63,8 +62,8 @@ class Output(Given, Generic[T], frozen=True):
     def __post_init__(self) -> None:
         if isinstance(self.of, Output):
             raise TypeError("Output takes a type, not another Output")
-        if self.mode not in MODES:
-            raise ValueError(f"mode must be one of {', '.join(map(repr, MODES))}")
+        if self.mode not in (modes := get_args(Mode)):
+            raise ValueError(f"mode must be one of {', '.join(map(repr, modes))}")
         for option in ("strict", "keep_attempts"):
             if not isinstance(value := getattr(self, option), bool):
                 raise TypeError(f"{option} must be True or False, not {type(value).__name__}")

@@ -21,6 +21,7 @@ from pydantic_core import from_json
 from ..backends.wire.strict_schema import referred
 from ..base.values import Value
 from ..tools.arguments import problems_of
+from ..types.render import valid_text
 from .misfit import Misfit
 
 __all__ = ["AnswerShape", "shape_of"]
@@ -60,7 +61,7 @@ class AnswerShape(Value, frozen=True, kw_only=True):
             Misfit: The text holds no JSON, or JSON that does not fit the type.
         """
         first: Misfit | None = None
-        if not _is_unicode(text):
+        if valid_text(text) is not text:  # JSON of a provider may hold it, and UTF-8 may not
             raise Misfit([("", "has half of a character (a lone surrogate)")])
         for found in _candidates(text):
             try:
@@ -108,15 +109,6 @@ class _NoJSON(Exception):  # noqa: N818 - goes no further than this file
 
 def _words_of(error: str) -> str:
     return "it nests too deep" if "recursion limit" in error else error
-
-
-def _is_unicode(text: str) -> bool:
-    """False for a text with a lone surrogate, which JSON of a provider may hold and UTF-8 may not."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _candidates(text: str) -> list[str]:

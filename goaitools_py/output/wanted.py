@@ -23,7 +23,7 @@ from . import SHORT_TOKENS, Output
 from .misfit import Misfit, call_again_words, schema_words
 from .shape import AnswerShape, shape_of
 
-__all__ = ["Wanted", "answer_tool", "wanted"]
+__all__ = ["Wanted", "wanted"]
 
 _MOST_DOUBTS: Final = 3
 
@@ -109,7 +109,7 @@ def wanted(output_type: Any) -> Wanted:
     """
     asked = Output.given(output_type)
     shape = shape_of(asked.of, asked.name)
-    return Wanted(asked=asked, shape=shape, tool=answer_tool(asked, shape) if asked.mode == "tool" else None)
+    return Wanted(asked=asked, shape=shape, tool=_answer_tool(asked, shape) if asked.mode == "tool" else None)
 
 
 _DESCRIPTION: Final = (
@@ -118,7 +118,7 @@ _DESCRIPTION: Final = (
 )
 
 
-def answer_tool(asked: Output[Any], shape: AnswerShape) -> Tool[..., Any]:
+def _answer_tool(asked: Output[Any], shape: AnswerShape) -> Tool[..., Any]:
     """Make the tool that the model answers with. An answer that does not fit is an error of the call. The
     model reads the error."""
     name = asked.name or "final_answer"

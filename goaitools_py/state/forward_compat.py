@@ -105,7 +105,7 @@ def raw_facts(facts: Mapping[str, Any], raw: bytes) -> dict[str, Any]:
 
 def refused_meta(raw: bytes) -> StateError:
     """Find out why meta data cannot be read, and make the error."""
-    found = _read(raw)
+    found = rawjson.view_or_none(raw)
     if isinstance(found, dict):
         for name, length in _META_ROWS.items():
             if _has_surplus(found.get(name), length):
@@ -120,7 +120,7 @@ def refused_meta(raw: bytes) -> StateError:
 
 def refused_rows(raw: bytes, what: str, *, is_inbox: bool = False) -> StateError:
     """Find out why turn columns, or the inbox's, cannot be read. `raw`: the rows as one JSON array."""
-    rows = _read(raw)
+    rows = rawjson.view_or_none(raw)
     if isinstance(rows, list):
         for row in rows:
             error = _inbox_row(row) if is_inbox else _turn_row(row)
@@ -147,7 +147,7 @@ def _inbox_row(row: Any) -> StateError | None:
 
 def refused_open(raw: bytes) -> StateError:
     """Find out why the row of the open turn cannot be read, and make the error."""
-    found = _read(raw)
+    found = rawjson.view_or_none(raw)
     if not isinstance(found, dict):
         return unreadable("the open turn")
     error = _iterations(found.get("iterations")) or _letters(found.get("letters"))
@@ -205,10 +205,3 @@ def _is_longer(row: Any, length: int) -> bool:
 
 def _ends_with_object(row: Sequence[Any], length: int) -> bool:
     return len(row) == length + 1 and isinstance(row[length], dict)
-
-
-def _read(raw: bytes) -> Any:
-    """View a JSON value; None if `raw` is not JSON, or nested too deep."""
-    with suppress(RawJSONError):
-        return rawjson.view(raw)
-    return None

@@ -32,7 +32,6 @@ __all__ = [
     "archived_bytes",
     "fitting_results",
     "media_of",
-    "media_size",
     "media_weight",
     "named_results",
     "only_archived",
@@ -204,12 +203,6 @@ def with_archived_only(meta: Meta, named: Mapping[bytes, int]) -> Meta:
 
 
 # -------------------------------------------------------------------------------------------- weighing
-
-
-def media_size(parts: Sequence[Part]) -> tuple[int, int]:
-    """Give the number of media that a state stores once, and their bytes, decoded."""
-    sizes = [part.raw_len for part in parts if part.kind == MEDIA]
-    return len(sizes), sum(sizes)
 
 
 def media_weight(meta: Meta, parts: Sequence[Part], segments: Sequence[Segment]) -> int:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from itertools import islice
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from ..backends.base import Dialect, FaultKind, ProtocolFault, Reply
 from ..base import rawjson
@@ -23,6 +24,7 @@ __all__ = [
     "SampleError",
     "SampleReply",
     "check",
+    "first_findings",
     "flaws_of",
     "one_line_object",
     "quoted_by",
@@ -101,6 +103,9 @@ class DialectCase(NamedTuple):
 
 
 Findings: TypeAlias = Iterator[str]
+_Case = TypeVar("_Case")
+
+_SHOWN_OF_A_CHECK = 3
 
 
 class DialectCheck(NamedTuple):
@@ -117,6 +122,14 @@ def check(wants: str) -> Callable[[Callable[[DialectCase], Findings]], DialectCh
         return DialectCheck(wants, run)
 
     return make
+
+
+def first_findings(run: Callable[[_Case], Findings], case: _Case) -> Findings:
+    """The first findings of a check. An exception of the check is a finding, too."""
+    try:
+        yield from islice(run(case), _SHOWN_OF_A_CHECK)
+    except Exception as error:
+        yield f"raised {described(error)}"
 
 
 # ------------------------------------------------------------------------------------- questions

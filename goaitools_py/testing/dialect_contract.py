@@ -24,11 +24,10 @@ Must never know: a particular provider API, a test framework.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 
 from ..backends.base import Dialect
 from . import _contract_hostile, _contract_optional, _contract_replies, _contract_writing
-from ._contract import DialectCase, DialectCheck, DialectSamples, SampleError, SampleReply, described
+from ._contract import DialectCase, DialectCheck, DialectSamples, SampleError, SampleReply, first_findings
 
 __all__ = ["DialectSamples", "SampleError", "SampleReply", "dialect_contract"]
 
@@ -38,8 +37,6 @@ _CHECKS: tuple[DialectCheck, ...] = (
     *_contract_hostile.CHECKS,
     *_contract_optional.CHECKS,
 )
-
-_SHOWN_OF_A_CHECK = 3
 
 
 def dialect_contract(dialect: Dialect, samples: DialectSamples) -> tuple[str, ...]:
@@ -65,20 +62,13 @@ def dialect_contract(dialect: Dialect, samples: DialectSamples) -> tuple[str, ..
     lines = list(_lacking(samples))
     if not lines:
         for check in _CHECKS:
-            lines += (f"{check.wants}: {finding}" for finding in _run(check, case))
+            lines += (f"{check.wants}: {finding}" for finding in first_findings(check.run, case))
     if lines:
         wire = getattr(dialect, "wire", "?")
         raise AssertionError(
             f"{len(lines)} findings about the dialect of wire {wire!r}:" + "".join(f"\n- {x}" for x in lines)
         )
     return _contract_optional.optional_protocols(dialect)
-
-
-def _run(check: DialectCheck, case: DialectCase) -> Iterator[str]:
-    try:
-        yield from islice(check.run(case), _SHOWN_OF_A_CHECK)
-    except Exception as error:
-        yield f"raised {described(error)}"
 
 
 def _lacking(samples: DialectSamples) -> Iterator[str]:

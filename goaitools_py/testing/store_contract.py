@@ -22,11 +22,10 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
-from itertools import islice
 from typing import Any
 
 from . import _store_beside, _store_extras, _store_saving, _store_together
-from ._contract import described
+from ._contract import first_findings
 from ._store_case import Face, Loop, StoreCase, StoreCheck, opened
 
 __all__ = ["store_contract"]
@@ -37,8 +36,6 @@ _CHECKS: tuple[StoreCheck, ...] = (
     *_store_beside.CHECKS,
     *_store_together.CHECKS,
 )
-
-_SHOWN_OF_A_CHECK = 3
 
 
 def store_contract(
@@ -83,18 +80,11 @@ def store_contract(
             )
             stack.callback(case.forget)
             for check in _CHECKS:
-                lines += (f"{check.wants}: {finding}" for finding in _run(check, case))
+                lines += (f"{check.wants}: {finding}" for finding in first_findings(check.run, case))
     if lines:
         raise AssertionError(
             f"{len(lines)} findings about {type(stores[0]).__name__}:" + "".join(f"\n- {x}" for x in lines)
         )
-
-
-def _run(check: StoreCheck, case: StoreCase) -> Iterator[str]:
-    try:
-        yield from islice(check.run(case), _SHOWN_OF_A_CHECK)
-    except Exception as error:
-        yield f"raised {described(error)}"
 
 
 def _lacking(store: Any) -> Iterator[str]:

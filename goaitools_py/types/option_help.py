@@ -322,9 +322,7 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "user_id": "who speaks is speaker=…; whose conversation it is, its key says: conversation(store, key)",
     **dict.fromkeys(("log", "logging", "logger", "verbose", "debug"), _LOGGED),
     **dict.fromkeys(("callback", "callbacks", "on_token"), "what happens in a turn is told to on_event=…"),
-    **dict.fromkeys(
-        ("max_steps", "max_turns"), "how often a turn asks the model is limits=Limits(max_iterations=…)"
-    ),
+    **dict.fromkeys(("max_steps", "max_turns"), _ASKS),
     "functions": "what the model may call is tools=[…]",
     "deadline": "seconds for the whole turn are timeout=…",
     "retries": "it is max_retries=… of the backend: Chat(OpenAIChatBackend(MODEL, max_retries=…))",

@@ -55,7 +55,6 @@ __all__ = [
     "is_file",
     "note_message",
     "read_event",
-    "read_note",
     "read_system",
     "read_text",
     "system_block",
@@ -300,12 +299,6 @@ def read_system(text: str) -> str | None:
     """The text of a system block; None if the text is not exactly one."""
     found = _pattern(_SYSTEM).fullmatch(text)
     return None if found is None else _unescape(found[1], _ESCAPES)
-
-
-def read_note(text: str) -> str | None:
-    """The text of a note; None if the text is not exactly one."""
-    found = _pattern(_NOTE).fullmatch(text)
-    return None if found is None else _unescape(found[2], _ESCAPES)
 
 
 def is_context(part: object) -> bool:

@@ -15,8 +15,8 @@ from goaitools_py.cli import live as running
 from goaitools_py.cli import main
 from goaitools_py.cli.live_checks import CHECKS
 from goaitools_py.cli.live_model import Live, LiveCheck
-from goaitools_py.prices import cost
 from goaitools_py.sim import Fault, Reply, Response, SimServer
+from goaitools_py.types.usage import cost
 
 ROOT = Path(__file__).resolve().parents[2]
 WIRES = ("openai", "openai-responses", "anthropic")

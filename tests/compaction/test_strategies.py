@@ -43,12 +43,11 @@ from goaitools_py.compaction import (
     ModelAnswer,
     NoChange,
     PendingLimit,
-    Planned,
     ProviderCompaction,
     ServerCompaction,
     TurnView,
 )
-from goaitools_py.compaction.base import checked_turns, name_of
+from goaitools_py.compaction.base import Planned, checked_turns, name_of
 from goaitools_py.history.rewrite.cut import compaction_request
 from goaitools_py.types.messages import Text
 

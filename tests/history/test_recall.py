@@ -18,7 +18,7 @@ from goaitools_py.history.recall_archive import Passage, page_of, passages_of
 from goaitools_py.seal import Plain
 from goaitools_py.state.state import load_state
 from goaitools_py.testing import Calls, ScriptedBackend
-from goaitools_py.tokens import text_tokens
+from goaitools_py.types.tokens import text_tokens
 
 CUTS = Compactor(TurnLimit(1), KeepRecentTurns(1), recall=True)
 

@@ -27,9 +27,9 @@ from goaitools_py.state.segments import stored_segment
 from goaitools_py.state.state import closed_turns, load_state
 from goaitools_py.states import convert_state, inspect_state, state_from_messages
 from goaitools_py.testing import Raw, ScriptedBackend
-from goaitools_py.tokens import Gauge
 from goaitools_py.types.errors import StateError
 from goaitools_py.types.messages import Message, Text, Usage
+from goaitools_py.types.tokens import Gauge
 
 from ..backends.test_bills import streamed, whole
 from ._reading import ALL, ANTHROPIC, CHAT, RESPONSES

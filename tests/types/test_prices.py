@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from goaitools_py import Chat, Usage
-from goaitools_py.prices import Charge, cost, genai_price, nano_dollars, priced, total
+from goaitools_py.prices import Charge, genai_price
 from goaitools_py.states import read_history
 from goaitools_py.testing import ScriptedBackend
 from goaitools_py.types.messages import Usage as UsageType
+from goaitools_py.types.usage import cost, nano_dollars, priced, total
 
 genai_prices = pytest.importorskip("genai_prices")
 

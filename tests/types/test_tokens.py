@@ -19,17 +19,10 @@ from goaitools_py.backends.protocols import frames_of
 from goaitools_py.open_turn.meter import booked, count_entries, gauge_of, unanchored
 from goaitools_py.state.records import Meta, dollars_of, with_cost
 from goaitools_py.states import estimate_tokens, inspect_state, state_from_messages
-from goaitools_py.tokens import (
-    ExchangeEstimate,
-    Frames,
-    Gauge,
-    TiktokenCounter,
-    TokenEstimate,
-    learned,
-    text_tokens,
-)
+from goaitools_py.tokens import Frames, TiktokenCounter, TokenEstimate
 from goaitools_py.types.messages import ToolResult
 from goaitools_py.types.token_rules import image_size, media_tokens
+from goaitools_py.types.tokens import ExchangeEstimate, Gauge, learned, text_tokens
 
 WIRES = ("openai", "openai-responses", "anthropic")
 

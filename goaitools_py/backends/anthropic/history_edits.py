@@ -27,7 +27,6 @@ from . import reply as reading
 
 __all__ = [
     "COMPACTION_BETA",
-    "IN_REPLY_BETA",
     "anthropic_edits",
     "begins_compacted",
     "compacted",
@@ -39,7 +38,7 @@ COMPACTION_BETA: Final = "compact-2026-09-04"
 
 _MARK: Final = b"compaction"
 
-IN_REPLY_BETA: Final = "compact-2026-01-12"
+_IN_REPLY_BETA: Final = "compact-2026-01-12"
 """The beta of every request whose history holds a compaction that was made inside a reply."""
 
 _CLEARING_BETA: Final = "context-management-2025-06-27"
@@ -50,7 +49,7 @@ _CLEARING_BETA: Final = "context-management-2025-06-27"
 
 def anthropic_edits(wanted: Sequence[ContextEdit]) -> tuple[dict[str, Any], list[str]]:
     """Anthropic's member, with the clearing of thinking first, and the names of its betas."""
-    betas = {IN_REPLY_BETA if isinstance(one, ServerCompaction) else _CLEARING_BETA for one in wanted}
+    betas = {_IN_REPLY_BETA if isinstance(one, ServerCompaction) else _CLEARING_BETA for one in wanted}
     ordered = sorted(wanted, key=lambda one: not isinstance(one, ServerThinkingClearing))
     return {"edits": [_edit(one) for one in ordered]}, sorted(betas)
 

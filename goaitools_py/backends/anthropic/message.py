@@ -5,14 +5,13 @@ Owns: where a message of this provider API holds its content. Must never know: i
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...base import rawjson
 from ...types.messages import Document, Image, Message, Part, Text, ToolCall
 from ...types.render import read_event, read_system, read_text
+from ..wire.tolerance import decoded
 
 __all__ = ["member_call", "read_entry"]
 
@@ -121,7 +120,7 @@ def _parts(blocks: Iterable[dict[str, Any]], *, as_user: bool) -> tuple[Part, ..
                 parts.append(text(words))
             case {"type": "image", "source": {"type": "base64", "data": str(data)} as source}:
                 media_type = _str(source, "media_type") or "image/png"
-                parts.append(Image(media_type=media_type, data=_decoded(data)))
+                parts.append(Image(media_type=media_type, data=decoded(data)))
             case {"type": "image", "source": {"type": "url", "url": str(url)}}:
                 parts.append(Image(media_type="image/png", url=url))
             case {"type": "document", "source": dict(source)}:
@@ -134,19 +133,12 @@ def _document(source: Mapping[str, Any], name: str | None) -> Document | None:
     media_type = _str(source, "media_type")
     match source:
         case {"type": "base64", "data": str(data)}:
-            return Document(media_type=media_type or "application/pdf", data=_decoded(data), name=name)
+            return Document(media_type=media_type or "application/pdf", data=decoded(data), name=name)
         case {"type": "text", "data": str(text)}:
             return Document(media_type=media_type or "text/plain", data=_encoded(text), name=name)
         case {"type": "url", "url": str(url)}:
             return Document(media_type="application/pdf", url=url, name=name)
     return None  # other sources, such as uploaded files, are in `raw` only
-
-
-def _decoded(encoded: str) -> bytes | None:
-    try:
-        return base64.b64decode(encoded)
-    except (binascii.Error, ValueError):
-        return None
 
 
 def _encoded(text: str) -> bytes:

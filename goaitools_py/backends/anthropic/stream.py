@@ -9,8 +9,7 @@ wrote it.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -24,7 +23,7 @@ from ..http.sse import EventSplitter, EventTooLongError
 from ..wire.answer import BROKEN_OFF, broken_off, error_fault, left_over
 from ..wire.bill import merged
 from ..wire.envelope import REFUSALS, Envelope, read_again, shallow
-from ..wire.growing import joined
+from ..wire.growing import NULL, Object, joined, object_of, with_members, written
 from ..wire.tolerance import members_of
 from .consumption import billed
 from .reply import GUARDRAIL, RawReply, is_object, reply_of
@@ -36,19 +35,16 @@ _INTERRUPTED: Final = Fault(kind="interrupted", retryable=True)
 _KNOWN: Final = frozenset({b'"text"', b'"thinking"', b'"tool_use"', b'"server_tool_use"', b'"mcp_tool_use"'})
 """Types of blocks with a closed list of delta kinds. Other members of their deltas are not stored."""
 
-_Object = dict[str, msgspec.Raw]
-_NULL: Final = msgspec.Raw(b"null")
-
 
 class _RawEvent(msgspec.Struct):
     type: str = ""
     index: int | None = None
-    message: msgspec.Raw = _NULL
-    content_block: msgspec.Raw = _NULL
-    delta: msgspec.Raw = _NULL
-    usage: msgspec.Raw = _NULL
-    error: msgspec.Raw = _NULL
-    input_transformations: msgspec.Raw = _NULL
+    message: msgspec.Raw = NULL
+    content_block: msgspec.Raw = NULL
+    delta: msgspec.Raw = NULL
+    usage: msgspec.Raw = NULL
+    error: msgspec.Raw = NULL
+    input_transformations: msgspec.Raw = NULL
     guardrail: str | None = msgspec.field(default=None, name="amazon-bedrock-guardrailAction")
 
 
@@ -95,8 +91,8 @@ class AnthropicDecoder:
 
     def __init__(self) -> None:
         self._splitter = EventSplitter()
-        self._message: _Object = {}
-        self._end: _Object = {}
+        self._message: Object = {}
+        self._end: Object = {}
         self._usage = b"null"
         self._transformations = b"null"
         self._blocks: dict[int, _Block] = {}
@@ -160,8 +156,8 @@ class AnthropicDecoder:
             raise ProtocolFault("the stream ended before the reply did", _INTERRUPTED)
         if (word := self._stop_reason) in BROKEN_OFF:
             raise broken_off(word, self.partial_text)
-        message = members_of(_joined(self._message))
-        end = members_of(_joined(self._end))
+        message = members_of(with_members(self._message))
+        end = members_of(with_members(self._end))
         try:
             blocks = [block.raw() for _, block in sorted(self._blocks.items())]
         except rawjson.RawJSONError as problem:
@@ -216,32 +212,32 @@ class AnthropicDecoder:
 
     @property
     def _stop_reason(self) -> str:
-        given = (bytes(one.get("stop_reason", _NULL)) for one in (self._end, self._message))
+        given = (bytes(one.get("stop_reason", NULL)) for one in (self._end, self._message))
         return next(filter(None, (rawjson.string(raw) for raw in given)), "")
 
     def _take(self, event: _RawEvent, deltas: list[Delta]) -> None:
         self._is_guarded = self._is_guarded or event.guardrail == "INTERVENED"
         if event.type == "content_block_delta":
-            self._grow(self._block(event), _object_of(event.delta), deltas)
+            self._grow(self._block(event), object_of(event.delta), deltas)
         elif event.type == "content_block_stop":
             self._closed.add(-1 if event.index is None else event.index)
             deltas += left_over(self._halves)
         elif event.type == "content_block_start":
             if event.index is None or event.index in self._blocks:
                 raise self._fault("a block of the stream begins without a place of its own")
-            block = self._blocks[event.index] = _Block(_object_of(event.content_block))
+            block = self._blocks[event.index] = _Block(object_of(event.content_block))
             self._tell("text", block.text(), deltas)
         elif event.type == "message_start":
-            self._message = _object_of(event.message)
-            self._usage = merged(self._usage, bytes(self._message.get("usage", _NULL)))
-            self._transform(self._message.get("input_transformations", _NULL))
+            self._message = object_of(event.message)
+            self._usage = merged(self._usage, bytes(self._message.get("usage", NULL)))
+            self._transform(self._message.get("input_transformations", NULL))
         elif event.type == "message_delta":
-            self._end |= {key: raw for key, raw in _object_of(event.delta).items() if raw != _NULL}
+            self._end |= {key: raw for key, raw in object_of(event.delta).items() if raw != NULL}
             self._usage = merged(self._usage, bytes(event.usage))
             self._transform(event.input_transformations)
         elif event.type == "message_stop":
             self.is_done = True
-        elif event.type == "error" or event.error != _NULL:
+        elif event.type == "error" or event.error != NULL:
             raise self._fault("the provider broke the stream off", rawjson.loads(bytes(event.error)))
         # skip "ping", which has no content, and unknown types
 
@@ -251,8 +247,8 @@ class AnthropicDecoder:
             raise self._fault("a block of the stream goes on that never began")
         return block
 
-    def _grow(self, block: _Block, delta: _Object, deltas: list[Delta]) -> None:
-        kind = bytes(delta.pop("type", _NULL))
+    def _grow(self, block: _Block, delta: Object, deltas: list[Delta]) -> None:
+        kind = bytes(delta.pop("type", NULL))
         if kind == b'"text_delta"':
             self._tell("text", block.grow("text", _text(delta, "text")), deltas)
         elif kind == b'"thinking_delta"':
@@ -260,7 +256,7 @@ class AnthropicDecoder:
         elif kind == b'"input_json_delta"':
             block.grow("input", _text(delta, "partial_json"))
         elif kind == b'"citations_delta"':
-            block.append("citations", delta.get("citation", _NULL))
+            block.append("citations", delta.get("citation", NULL))
         elif kind == b'"signature_delta"' or kind == b'"compaction_delta"':
             block.put(delta)  # these come whole
         elif block.type not in _KNOWN:
@@ -272,7 +268,7 @@ class AnthropicDecoder:
             deltas.append(Delta(kind=kind, text=shown))
 
     def _transform(self, raw: msgspec.Raw) -> None:
-        if raw != _NULL:
+        if raw != NULL:
             self._transformations = bytes(raw)
 
     def _fault(self, problem: str, error: object = None) -> ProtocolFault:
@@ -290,8 +286,8 @@ class _Block:
 
     __slots__ = ("_lists", "_members", "_pieces", "_texts", "type")
 
-    def __init__(self, members: _Object) -> None:
-        self.type = bytes(members.get("type", _NULL))
+    def __init__(self, members: Object) -> None:
+        self.type = bytes(members.get("type", NULL))
         self._members: dict[str, bytes] = {key: bytes(raw) for key, raw in members.items()}
         self._texts: dict[str, list[str]] = {}
         self._lists: dict[str, list[bytes]] = {}
@@ -321,7 +317,7 @@ class _Block:
 
     def grow_unknown(self, key: str, raw: msgspec.Raw) -> None:
         """Take a member of an unknown delta; `wire.growing` joins these pieces."""
-        if raw == _NULL:
+        if raw == NULL:
             return
         pieces = self._pieces.get(key)
         if pieces is None:
@@ -340,12 +336,12 @@ class _Block:
         members: dict[str, bytes] = dict(self._members)
         for key, pieces in self._texts.items():
             text = "".join(pieces)
-            members[key] = _written(text) if key != "input" else _input(text, members.get(key, b"{}"))
+            members[key] = written(text) if key != "input" else _input(text, members.get(key, b"{}"))
         for key, elements in self._lists.items():
             members[key] = b"[" + b",".join(elements) + b"]"
         for key, values in self._pieces.items():
             members[key] = joined(key, values)
-        return _joined(members)
+        return with_members(members)
 
     def _string(self, key: str) -> str:
         return rawjson.string(self._members.get(key, b"null")) or ""
@@ -356,7 +352,7 @@ def _input(text: str, start: bytes) -> bytes:
     text = valid_text(text)
     if not text.strip():
         return start
-    return rawjson.one_line(text.encode()) if is_object(text) else _written(text)
+    return rawjson.one_line(text.encode()) if is_object(text) else written(text)
 
 
 # --------------------------------------------------------------------------------- JSON in pieces
@@ -364,18 +360,10 @@ def _input(text: str, start: bytes) -> bytes:
 _DELTA_START: Final = b'{"type":"content_block_delta"'
 _EVENT: Final = Envelope(_RawEvent)
 _DELTA_EVENT: Final = msgspec.json.Decoder(_DeltaEvent)
-_OBJECT: Final = msgspec.json.Decoder(_Object)
 
 
-def _object_of(raw: msgspec.Raw) -> _Object:
-    try:
-        return _OBJECT.decode(raw)
-    except REFUSALS:
-        return {key: msgspec.Raw(value) for key, value in rawjson.members(bytes(raw)).items()}
-
-
-def _text(delta: _Object, key: str) -> str:
-    return rawjson.string(bytes(delta.get(key, _NULL))) or ""
+def _text(delta: Object, key: str) -> str:
+    return rawjson.string(bytes(delta.get(key, NULL))) or ""
 
 
 def _string(members: Mapping[str, bytes], key: str) -> str:
@@ -386,13 +374,3 @@ def _given(first: Mapping[str, bytes], second: Mapping[str, bytes], key: str) ->
     """The member of the first of two objects that has it."""
     value = first.get(key, b"null")
     return second.get(key, b"null") if rawjson.is_null(value) else value
-
-
-def _written(text: str) -> bytes:
-    """A string as JSON, exactly: a lone surrogate stays escaped, where `rawjson.dumps` would replace it."""
-    return rawjson.dumps(text) if valid_text(text) is text else json.dumps(text).encode()
-
-
-def _joined(members: Mapping[str, bytes | msgspec.Raw]) -> bytes:
-    pairs: Iterable[bytes] = (rawjson.dumps(key) + b":" + bytes(value) for key, value in members.items())
-    return b"{" + b",".join(pairs) + b"}"

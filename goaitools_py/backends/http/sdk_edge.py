@@ -47,7 +47,7 @@ from .sdk import (
     sync_line,
 )
 
-__all__ = ["AsyncSdkEdge", "ClientOfProcess", "ClientsOfLoops", "SdkEdge", "rehearse"]
+__all__ = ["AsyncSdkEdge", "ClientOfProcess", "ClientsOfLoops", "SdkEdge"]
 
 C = TypeVar("C")
 
@@ -183,7 +183,7 @@ _WARM_ANSWER = (
 )
 
 
-def rehearse(post: Callable[[str], Awaitable[object]]) -> None:
+def _rehearse(post: Callable[[str], Awaitable[object]]) -> None:
     """Run `post` once with the address of a server on the loopback. Without a loopback it does nothing.
 
     It starts an event loop. Where one runs already, call it in another thread.
@@ -359,7 +359,7 @@ class AsyncSdkEdge(Generic[_Client]):
         """Make the running loop's client, and import everything that a request needs, both in a thread."""
         if self._own is not None and not self._own.is_ready():
             self._own.keep(await asyncio.to_thread(self._new))
-        await asyncio.to_thread(rehearse, self._rehearsed)
+        await asyncio.to_thread(_rehearse, self._rehearsed)
 
     async def _rehearsed(self, root: str) -> None:
         # A separate client: a caller's hooks and credentials are for real requests.

@@ -112,12 +112,12 @@ def cited(beside: Mapping[str, bytes], executed: object = None) -> tuple[Citatio
     """
     found: dict[str, Citation] = {}
     for raw in _items(beside.get("citations", b"")):
-        page = _view(raw)
+        page = rawjson.view_or_none(raw)
         page = {"url": page} if isinstance(page, str) else as_dict(page)
         _add(found, page, kind="citation", raw=raw)
     for name in BESIDE[1:]:
         for raw in _items(beside.get(name, b"")):
-            _add(found, as_dict(_view(raw)), kind="search_result", raw=raw)
+            _add(found, as_dict(rawjson.view_or_none(raw)), kind="search_result", raw=raw)
     for page in _executed(executed):
         _add(found, {**page, "content": None}, kind="search_result")  # the content is a whole page
     return tuple(found.values())
@@ -139,13 +139,6 @@ def _items(raw: bytes) -> Iterable[bytes]:
         return rawjson.items(raw)[:_MOST] if raw.startswith(b"[") else ()
     except rawjson.RawJSONError:
         return ()
-
-
-def _view(raw: bytes) -> Any:
-    try:
-        return rawjson.view(raw)
-    except rawjson.RawJSONError:
-        return None
 
 
 def _executed(calls: object) -> Iterator[dict[str, Any]]:

@@ -175,10 +175,7 @@ class Ids:
 
 def object_in(raw: bytes) -> dict[str, Any] | None:
     """The value of a JSON object; None for anything else."""
-    try:
-        value = rawjson.view(raw)
-    except rawjson.RawJSONError:
-        return None
+    value = rawjson.view_or_none(raw)
     return value if isinstance(value, dict) else None
 
 

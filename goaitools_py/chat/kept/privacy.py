@@ -10,14 +10,13 @@ So they wait for a turn that runs, and no turn begins meanwhile.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ...base.values import replace
-from ...history.export import export_state
+from ...history.export import as_base64, export_state
 from ...history.redact.matching import Match
 from ...history.redact.redaction import RedactedPlace, Redaction, redact_state
 from ...state.apart import whole
@@ -30,9 +29,9 @@ from .row_calls import RowSettings
 if TYPE_CHECKING:
     from ...stores.base import Stored, StoredPage
 
-__all__ = ["CONVERSATION_FORMAT", "KeptPrivacy", "erasing", "export_flow", "redacting"]
+__all__ = ["KeptPrivacy", "erasing", "export_flow", "redacting"]
 
-CONVERSATION_FORMAT: Final = "goaitools-conversation"
+_FORMAT: Final = "goaitools-conversation"
 """The value of the member "format" in an exported conversation."""
 
 _TRIES: Final = 100
@@ -149,7 +148,7 @@ def export_flow(settings: RowSettings) -> Flow[dict[str, Any] | None]:
     if found is None and not aside:
         return None
     found = found or {"key": settings.key, "saved_at": None, "state": None}
-    return {"format": CONVERSATION_FORMAT, "version": 1, **found, "set_aside": aside}
+    return {"format": _FORMAT, "version": 1, **found, "set_aside": aside}
 
 
 def _exported(settings: RowSettings) -> Flow[dict[str, Any] | None]:
@@ -169,14 +168,10 @@ def _exported(settings: RowSettings) -> Flow[dict[str, Any] | None]:
         export = partial(export_state, row.stored, codec=codec, binding=binding, dialect=dialect)
         found["state"] = yield from computed(export)
     if found["state"] is None:
-        found["base64"] = _base64(row.stored)
+        found["base64"] = as_base64(row.stored)
         if parts := getattr(stored, "parts", ()):
-            found["parts"] = [_base64(part.data) for part in parts]
+            found["parts"] = [as_base64(part.data) for part in parts]
     return found
-
-
-def _base64(data: bytes) -> str:
-    return base64.b64encode(data).decode()
 
 
 # ----------------------------------------------------------------------------------------- erasure

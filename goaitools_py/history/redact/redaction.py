@@ -52,10 +52,7 @@ __all__ = [
     "Pass",
     "RedactedPlace",
     "Redaction",
-    "first_change",
-    "open_unsigned",
     "redact_state",
-    "unsigned_behind",
 ]
 
 _OPAQUE: Final = (b'"encrypted_content"', b'"redacted_thinking"')
@@ -248,10 +245,10 @@ class Pass:
         said = ChangedEntries(newest, [one.entry for one in state.inbox], [one.entry for one in inbox], ())
         forgets = any(_has_other_context(one) for history in (*histories, [said]) for one in history)
 
-        first = first_change(histories)
+        first = _first_change(histories)
         turns = [self._unsigned(turn, first, self._dialect) for turn in turns]
         if opened is not None:
-            opened, lost = open_unsigned(opened, newest, first, self._dialect)
+            opened, lost = _open_unsigned(opened, newest, first, self._dialect)
             self.unsigned += lost
         records = [
             replace(
@@ -308,7 +305,7 @@ class Pass:
     def _unsigned(
         self, turn: ClosedTurn, first: tuple[int, int] | None, dialect: Dialect | None
     ) -> ClosedTurn:
-        left, lost = unsigned_behind(turn, _number(turn), first, dialect)
+        left, lost = _unsigned_behind(turn, _number(turn), first, dialect)
         self.unsigned += lost
         return left
 
@@ -358,7 +355,7 @@ class ChangedEntries(Value, frozen=True):
         return None
 
 
-def first_change(histories: Sequence[Sequence[ChangedEntries]]) -> tuple[int, int] | None:
+def _first_change(histories: Sequence[Sequence[ChangedEntries]]) -> tuple[int, int] | None:
     """The number of the first changed turn, and its first changed iteration; None without a change.
 
     `histories`: turns in order, of the history and of each record of the archive. A changed note counts as a
@@ -374,7 +371,7 @@ def first_change(histories: Sequence[Sequence[ChangedEntries]]) -> tuple[int, in
     return min(found, default=None)
 
 
-def unsigned_behind(
+def _unsigned_behind(
     turn: ClosedTurn, number: int, first: tuple[int, int] | None, dialect: Dialect | None
 ) -> tuple[ClosedTurn, int]:
     """The turn without its signed blocks behind the first change, and how many entries had signed blocks. The
@@ -388,12 +385,12 @@ def unsigned_behind(
     return turn.with_entries([*turn.entries[:at], *left]), lost
 
 
-def open_unsigned(
+def _open_unsigned(
     turn: OpenTurn, number: int, first: tuple[int, int] | None, dialect: Dialect
 ) -> tuple[OpenTurn, int]:
-    """As `unsigned_behind`, for the unfinished turn."""
+    """As `_unsigned_behind`, for the unfinished turn."""
     closed = turn.closed()
-    left, lost = unsigned_behind(closed, number, first, dialect)
+    left, lost = _unsigned_behind(closed, number, first, dialect)
     if left is closed:
         return turn, 0
     count = len(turn.iterations)

@@ -37,7 +37,6 @@ from ...types.messages import Part, Text
 from .entry_texts import Redactor
 
 __all__ = [
-    "NO_TEXT",
     "NO_TEXT_FACTS",
     "inbox_without",
     "known_record",
@@ -66,38 +65,6 @@ NO_TEXT_FACTS: Final = frozenset(
     }
 )
 """The turn facts that hold no text: numbers, digests and words of this package. All others are searched."""
-
-NO_TEXT: Final = frozenset(
-    {
-        *(
-            "wire",
-            "rev",
-            "parent",
-            "created",
-            "updated",
-            "status",
-            "messages",
-            "turns",
-            "processed",
-            "tokens",
-        ),
-        *("total", "usage", "preamble", "tools", "context", "events", "turn", "systems", "signed", "unbound"),
-        *(
-            "aside",
-            "gauge",
-            "cost",
-            "warned",
-            "rules",
-            "ask_failed",
-            "rests",
-            "gap",
-            "media",
-            "output",
-            "hosts",
-        ),
-    }
-)
-"""The meta data that hold no text. All others are searched."""
 
 
 # -------------------------------------------------------------------------------------------- values

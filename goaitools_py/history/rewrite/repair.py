@@ -24,7 +24,7 @@ from ..archive_keeping import Retention
 from .mend import Entry, Mended, mended, require_valid, summary
 from .rewritten import REPAIRED, rewritten, unsigned_turns
 
-__all__ = ["REPAIRED", "checked", "noted", "repaired", "with_repairs"]
+__all__ = ["REPAIRED", "checked", "noted", "repaired"]
 
 _REPAIRED_FACT: Final = "repaired"
 """The name of a turn fact: the number of repairs of each kind in the turn."""
@@ -95,14 +95,14 @@ def noted(turns: Sequence[ClosedTurn], found: Mended) -> list[ClosedTurn]:
     for kind, at in found.log if turns else ():
         kinds[min(bisect_left(ends, at), len(turns) - 1)].append((kind, at))
     return [
-        replace(turn, record=with_repairs(turn.record, own_flags, own_kinds))
+        replace(turn, record=_with_repairs(turn.record, own_flags, own_kinds))
         if own_flags or own_kinds
         else turn
         for turn, own_flags, own_kinds in zip(turns, flags, kinds, strict=True)
     ]
 
 
-def with_repairs(
+def _with_repairs(
     record: TurnRecord, flags: Mapping[str, str], kinds: Sequence[tuple[str, int]]
 ) -> TurnRecord:
     """The record with these flags of results, by call id, and with these kinds of repairs in its facts."""

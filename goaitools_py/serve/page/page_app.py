@@ -45,7 +45,7 @@ from .inspection import diff_of, facts_of, numbers_of_turns, raw_of, removed_of
 if TYPE_CHECKING:
     from ...chat.async_conversation import AsyncConversation
 
-__all__ = ["PageSettings", "key_of", "key_of_copy", "name_of", "page_app"]
+__all__ = ["PageSettings", "key_of", "name_of", "page_app"]
 
 _LIMITS: Final = ServeLimits(body_bytes=20_000_000, turns_per_owner=64, keep_seconds=0.0, grace_seconds=5.0)
 """`keep_seconds` is 0: the page reads the history after a turn, and a turn that is taken back must not come
@@ -278,7 +278,7 @@ class _Page:
         if after is not None and after not in numbers:
             raise HTTPException(404)
         newer = 0 if after is None else sum(one > after for one in numbers)
-        key = key_of_copy(original.key, secrets.token_hex(3))
+        key = _key_of_copy(original.key, secrets.token_hex(3))
         copy = await original.fork(key, binding=self._binding(key))
         if newer:
             try:
@@ -419,7 +419,7 @@ def _decoded(coded: str) -> str:
         return ""
 
 
-def key_of_copy(key: str, mark: str) -> str:
+def _key_of_copy(key: str, mark: str) -> str:
     """Give a key for a copy: the key, or as much of it as an address has room for, and a mark behind it."""
     while name_of(copy := f"{key}-{mark}") is None:
         key = key[:-1]
