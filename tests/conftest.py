@@ -337,8 +337,8 @@ WITHOUT_DATA: tuple[str, ...] = (
     "no test data",
     "the conversations of the test data",
 )
-"""Reasons to skip that CI allows where the folder of recorded traffic is absent, as in a clone. Where it is there, a
-lost file is a failure."""
+"""Reasons to skip that CI allows where the folder of recorded traffic is absent, as in a clone. Where it is
+there, a lost file is a failure."""
 
 _skipped: list[tuple[str, str]] = []
 

@@ -35,6 +35,7 @@ from tests.lowest_versions import bounds  # noqa: E402
 
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 UNRELEASED = re.compile(r"nothing is released yet|until 0\.1\.0|until the first release", re.I)
+SAYING_SO = ("README.md", "CHANGELOG.md", "SECURITY.md", "docs/state.md", "tests/golden/PROVENANCE.md")
 OWNERS = ("code-owners", "may-release", "supported-for")
 IN_SDIST = (".ci/", ".github/", "benchmarks/", "docs/", "examples/", "goaitools_py/", "tests/")
 AT_TOP = re.compile(r"[^/]+\.md|LICENSE|pyproject\.toml|\.gitignore")
@@ -65,7 +66,7 @@ def refusals(root: Path = ROOT) -> Iterator[str]:
     yield from _differing_versions(root, version)
     yield from (
         f"{name}: says that nothing is released"
-        for name in ("README.md", "CHANGELOG.md", "SECURITY.md", "docs/state.md", "tests/golden/PROVENANCE.md")
+        for name in SAYING_SO
         if UNRELEASED.search((root / name).read_text(encoding="utf-8"))
     )
     if changed := git("status", "--porcelain", root=root):

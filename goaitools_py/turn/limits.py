@@ -193,8 +193,8 @@ def check_size(ledger: Ledger) -> Flow[None]:
     # Now, while the caller still has its message: after a paid reply a turn that does not fit is lost money.
     if (yield from shrink.cut_to_limits(ledger, problem, fits, least=0)):
         return
-    # What others have put in goes on waiting. But if it leaves no room for a message that would fit alone, it is
-    # handed back, too: else it would keep out each later message.
+    # What others have put in goes on waiting. But if it leaves no room for a message that would fit alone, it
+    # is handed back, too: else it would keep out each later message.
     if not is_open and ledger.leave_waiting():
         alone = replace(ledger.state, sealed=(), hot=None, inbox=ledger.to_send())
         if room.soft_problem(alone, more=more) is None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import signal
 import sys
 import traceback
@@ -37,6 +36,8 @@ def _measured(function: str, blob: bytes, wire: str) -> list[Any]:
     read, write = os.pipe()
     child = os.fork()
     if not child:
+        import resource  # not at the top: Windows has none
+
         os.close(read)
         resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS))
         resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))

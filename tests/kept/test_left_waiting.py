@@ -293,7 +293,7 @@ def test_a_message_above_the_limit_goes_alone(
     kept: Threads, store: FaultyStore, others: Any, save: str, wire: str
 ) -> None:
     """No state has room for it. What others had put in waits on, and goes along with the next message."""
-    chat = {"codec": Plain(BlobLimits(max_decoded_bytes=20_000))}
+    chat = {"codec": Plain(limits=BlobLimits(max_decoded_bytes=20_000))}
     others(**chat).append(event("Ada won."))
     backend = ScriptedBackend("Hi.", wire=wire)
     conversation = kept(backend, store, chat=chat, save=save)
@@ -313,14 +313,14 @@ def test_what_leaves_no_room_for_a_message_is_handed_back_with_it(
     kept: Threads, store: FaultyStore, others: Any, save: str, wire: str
 ) -> None:
     """Each fits alone, and both do not. If the event stayed, it would keep out the next message, too."""
-    chat = {"codec": Plain(BlobLimits(max_decoded_bytes=20_000))}
-    others(**chat).append(event(f"Ada won. {'a' * 9_000}"))
+    chat = {"codec": Plain(limits=BlobLimits(max_decoded_bytes=20_000))}
+    others(**chat).append(event(f"Ada won. {'a' * 11_000}"))
     backend = ScriptedBackend("Hi.", wire=wire)
     conversation = kept(backend, store, chat=chat, save=save)
 
     with pytest.raises(StateSizeError) as caught:
-        conversation.send(f"Poison. {'b' * 8_000}")
-    result = conversation.send(f"Hello. {'c' * 8_000}")
+        conversation.send(f"Poison. {'b' * 9_500}")
+    result = conversation.send(f"Hello. {'c' * 9_500}")
 
     assert [message.text[:7] for message in caught.value.pending_input] == ["Ada won", "Poison."]
     assert [text[:6] for text in said(result.state)] == ["Hello.", "Hi."]
