@@ -208,7 +208,7 @@ def test_usage_of_a_conversation() -> None:
 
 
 def test_a_guardrail_of_ones_own() -> None:
-    """`inputGuardrails` and `outputGuardrails`: functions around a turn. A refused turn leaves the history."""
+    """`inputGuardrails` and `outputGuardrails`: checks around a turn. A refused turn leaves the history."""
     talk = Chat(ScriptedBackend("It is swordfish.", "I cannot tell.")).conversation(MemoryStore(), "ada")
 
     def guarded(text: str) -> str:
