@@ -114,7 +114,7 @@ def test_an_extra_brings_what_its_files_import(extra: str) -> None:
 
 
 def test_the_doctor_names_what_is_declared() -> None:
-    """What it looks for in the base, and a package of each extra."""
+    """It looks for each requirement of the base, and for a package of each extra."""
     assert {plain(name) for name in _NEEDED} == set(declared())
     assert set(_EXTRAS) == set(extras_of())
     for extra, package in _EXTRAS.items():

@@ -36,18 +36,8 @@ __all__ = [
 Status = Literal["ok", "note", "problem"]
 
 _NEEDED: Final = (
-    "openai",
-    "anthropic",
-    "httpx2",
-    "httpcore2",
-    "httpx",
-    "anyio",
-    "docstring-parser",
-    "msgspec",
-    "orjson",
-    "pydantic",
-    "pydantic-core",
-    "zstandard",
+    *("openai", "anthropic", "httpx2", "httpcore2", "httpx", "anyio", "docstring-parser"),
+    *("msgspec", "orjson", "pydantic", "pydantic-core", "zstandard"),
 )
 _EXTRAS: Final = {
     "aiohttp": "aiohttp",

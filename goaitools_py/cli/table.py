@@ -129,7 +129,7 @@ def _completion(commands: Any) -> None:
 
 COMMANDS: Final[dict[str, Command]] = {
     "demo": Command("show a conversation that survives a restart, offline", _demo),
-    "chat": Command("talk with a model, in an app on a terminal, else line by line", _chat),
+    "chat": Command("talk with a model: in an app on a terminal, else line by line", _chat),
     "serve": Command("serve a page for conversations, until Ctrl-C", _serve),
     "inspect": Command("say what is in a state", _inspect),
     "export": Command("write a whole conversation as JSON or Markdown", _export),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -139,7 +140,8 @@ def test_save_and_load_a_state_as_a_file(tmp_path: Path) -> None:
     save_state(state, tmp_path / "ada.state")
 
     assert load_state(tmp_path / "ada.state") == state
-    assert (tmp_path / "ada.state").stat().st_mode & 0o777 == 0o600
+    if os.name == "posix":
+        assert (tmp_path / "ada.state").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_state_as_json_with_a_schema() -> None:
@@ -208,7 +210,7 @@ def test_usage_of_a_conversation() -> None:
 
 
 def test_a_guardrail_of_ones_own() -> None:
-    """`inputGuardrails` and `outputGuardrails`: checks around a turn. A refused turn leaves the history."""
+    """`inputGuardrails`, `outputGuardrails`: functions around a turn. A refused turn leaves the history."""
     talk = Chat(ScriptedBackend("It is swordfish.", "I cannot tell.")).conversation(MemoryStore(), "ada")
 
     def guarded(text: str) -> str:
