@@ -15,13 +15,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Final, get_args
 
 import msgspec
 
 from ..base import rawjson
-from ..base.rawjson import RawJSONError
 from ..types.errors import StateError, StateInvalidError
 from ..types.messages import CallKind, ResultFlag
 from .closed_turns import FACTS

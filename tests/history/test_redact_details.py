@@ -520,9 +520,12 @@ def test_speakers_and_request_ids(wire: str) -> None:
 
 
 NO_TEXT = frozenset(
-    "wire rev parent created updated status messages turns processed tokens total usage preamble tools context "
-    "events turn systems signed unbound aside gauge cost warned rules ask_failed rests gap media output "
-    "hosts".split()
+    {
+        *("wire", "rev", "parent", "created", "updated", "status", "messages", "turns", "processed"),
+        *("total", "usage", "preamble", "tools", "context", "events", "turn", "systems", "signed", "unbound"),
+        *("aside", "gauge", "cost", "warned", "rules", "ask_failed", "rests", "gap", "media", "output"),
+        *("tokens", "hosts"),
+    }
 )
 """The meta data that hold no text. A redaction searches all others."""
 
