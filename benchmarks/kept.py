@@ -60,7 +60,8 @@ def run(*, short: bool = False) -> Report:
     return Report(
         title="A turn of a kept conversation, by store: milliseconds of CPU in the client",
         method=f"conversations of {TURNS} turns, scripted replies, save='turn'; CPU time of the process, all "
-        "threads; lease, load, save and release included" + (f"; no answer from {', '.join(away)}" if away else ""),
+        "threads; lease, load, save and release included"
+        + (f"; no answer from {', '.join(away)}" if away else ""),
         figures=figures,
     )
 
