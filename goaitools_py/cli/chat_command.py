@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..types.errors import GoAIToolsError
     from .chat_options import Opening
 
-__all__ = ["add_to", "run_once"]
+__all__ = ["add_to"]
 
 
 def add_to(commands: Any) -> None:
@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
             text = sys.stdin.read() if args.once == "-" else args.once
             if not text.strip():
                 args.error("--once needs a message, and this one is empty")
-            return run_once(opening, text, as_json=args.json)
+            return _run_once(opening, text, as_json=args.json)
         return _talk(opening, on_screen=_is_terminal() and not args.lines)
 
 
@@ -109,7 +109,7 @@ def _is_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") not in (None, "", "dumb")
 
 
-def run_once(opening: Opening, text: str, *, as_json: bool = False) -> int:
+def _run_once(opening: Opening, text: str, *, as_json: bool = False) -> int:
     """Send one message. The exit code is 0 for a complete reply, else 1.
 
     Without `as_json` a failure raises, and the command prints it.

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ..chat.kept.facade import ConversationInfo, ConversationSnapshot
     from ..types.answers import Answer
 
-__all__ = ["CONVERSATION", "Session", "waiting_calls"]
+__all__ = ["CONVERSATION", "Session"]
 
 CONVERSATION: Final[Mapping[str, Any]] = {
     "save": "checkpoint",  # a program that is killed in mid-answer loses nothing
@@ -75,7 +75,7 @@ class Session:
         if info is None:
             return
         pending = yield CallMethod("pending")
-        if waiting := waiting_calls(pending):
+        if waiting := _waiting_calls(pending):
             yield ShowWaiting(waiting)
         elif info.state.status in ("in_progress", "failed"):
             yield Say("The last turn is unfinished: /resume finishes it; a new line begins another.")
@@ -147,7 +147,7 @@ class Session:
         except ToolPendingError as error:
             self._has_failed = True
             yield Say("Your line was not sent.")
-            yield ShowWaiting(waiting_calls(error.pending))
+            yield ShowWaiting(_waiting_calls(error.pending))
         except NothingToResumeError:
             yield Say("There is nothing to resume.")
         else:
@@ -167,7 +167,7 @@ class Session:
     def _finish(self, result: ChatResult) -> Flow[None]:
         self._has_failed = False
         if result.status == "awaiting_tools":
-            yield ShowWaiting(waiting_calls(result.pending))
+            yield ShowWaiting(_waiting_calls(result.pending))
         elif result.status != "complete":
             yield Say(f"The reply is {result.status}.")
         for warning in result.warnings:
@@ -327,7 +327,7 @@ class Session:
     def _deny(self, reason: str) -> Flow[None]:
         from .. import Deny
 
-        if waiting := waiting_calls((yield CallMethod("pending"))):
+        if waiting := _waiting_calls((yield CallMethod("pending"))):
             yield from self._turn(RunTurn(answers={call.id: Deny(reason) for call in waiting}))
         else:
             yield Say("There is nothing to deny.")
@@ -354,6 +354,6 @@ class Session:
         yield Quit()
 
 
-def waiting_calls(pending: Sequence[PendingCall]) -> Sequence[PendingCall]:
+def _waiting_calls(pending: Sequence[PendingCall]) -> Sequence[PendingCall]:
     """The calls that block a new message. Calls in doubt do not block it."""
     return [call for call in pending if call.reason != "in_doubt"]

@@ -23,7 +23,6 @@ __all__ = [
     "Source",
     "add_source",
     "from_text",
-    "known_keys",
     "opened_source",
     "read_file",
     "refuse_other",
@@ -172,10 +171,10 @@ def _named(args: argparse.Namespace, label: str) -> Iterator[None]:
 def _missing(label: str, store: Any) -> Exception:
     from ..types.errors import StoreError
 
-    return StoreError(f"there is no {label}; {known_keys(store)}")
+    return StoreError(f"there is no {label}; {_known_keys(store)}")
 
 
-def known_keys(store: Listing) -> str:
+def _known_keys(store: Listing) -> str:
     """The keys of the store's conversations; the first ones if there are many."""
     page = store.list(limit=_SHOWN_KEYS)
     if not page.keys:

@@ -24,7 +24,7 @@ from .base import CompactionRequest, NoChange, OwnStrategy, Turns
 from .strategies import check_count, recent_from
 from .turn_views import Piece, TurnView
 
-__all__ = ["CLEARED", "ClearToolResults", "CollapseToolExchanges", "DropMedia", "is_answer", "shown_media"]
+__all__ = ["CLEARED", "ClearToolResults", "CollapseToolExchanges", "DropMedia", "is_answer"]
 
 _SHARE: Final = 6
 """Clear results only if they are one sixth of the history or more. A fixed number would be too small for a
@@ -177,10 +177,10 @@ def _without_media(turn: TurnView, piece: Piece) -> tuple[Piece, int]:
 
 
 def _worded(part: Part) -> Part:
-    return part if isinstance(part, Text) else Text(f"[{shown_media(part)}, left out]")
+    return part if isinstance(part, Text) else Text(f"[{_shown_media(part)}, left out]")
 
 
-def shown_media(part: Part) -> str:
+def _shown_media(part: Part) -> str:
     """Describe a picture, document or sound: its type and its size."""
     if isinstance(part, Text):
         return ""
@@ -315,5 +315,5 @@ def _result(result: Message | None) -> str:
     if result is None:
         return ""
     return " ".join(
-        part.text if isinstance(part, Text) else f"[{shown_media(part)}]" for part in result.parts
+        part.text if isinstance(part, Text) else f"[{_shown_media(part)}]" for part in result.parts
     )

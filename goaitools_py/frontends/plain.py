@@ -61,8 +61,6 @@ __all__ = [
     "cost_of",
     "messages_of",
     "pending_of",
-    "piece_of",
-    "read_plain",
     "result_of",
 ]
 
@@ -71,7 +69,7 @@ _AGAIN = frozenset({"again", "edit"})
 _CARRIED = frozenset({"state", "conversation"})
 
 
-def read_plain(body: bytes, *, carries: bool = False) -> Ask:
+def _read_plain(body: bytes, *, carries: bool = False) -> Ask:
     """Read a body. Raises `AskError` if its form is wrong; an unknown member is an error, too.
 
     `carries`: the client carries the state, and may name the conversation.
@@ -168,7 +166,7 @@ def _answer(one: dict[str, Any], span: bytes | None) -> Answer:
     raise AskError("an answer must be {approve: true}, {deny: reason} or {return: value}")
 
 
-def piece_of(piece: Piece) -> tuple[str, dict[str, Any]] | None:
+def _piece_of(piece: Piece) -> tuple[str, dict[str, Any]] | None:
     """The kind and the members of a piece; None for a piece that plain JSON does not have."""
     match piece:
         case Said():
@@ -232,7 +230,7 @@ def messages_of(
         messages += [_said(message, next(ids.said)) for message in said_in(turn)]
         pieces = pieces_of(turn, pending)
         written = [
-            {"type": found[0], **found[1]} for piece in pieces if (found := piece_of(piece)) is not None
+            {"type": found[0], **found[1]} for piece in pieces if (found := _piece_of(piece)) is not None
         ]
         if written:
             text = "".join(piece.text for piece in pieces if isinstance(piece, Said))
@@ -300,7 +298,7 @@ class PlainStream(FrontStream):
 
 
 def _written(pieces: Iterable[Piece]) -> list[bytes]:
-    found = (piece_of(piece) for piece in pieces)
+    found = (_piece_of(piece) for piece in pieces)
     return [frame(one[1], event=one[0]) for one in found if one is not None]
 
 
@@ -317,7 +315,7 @@ class _PlainJSON(CarryingFrontEnd):
         return _PlainJSON(carries=True)
 
     def read(self, body: bytes) -> Ask:
-        return read_plain(body, carries=self._carries)
+        return _read_plain(body, carries=self._carries)
 
     def stream(self, *, before: Sequence[Piece] = (), goes_on: bool = False) -> FrontStream:
         return PlainStream(before, carries=self._carries)

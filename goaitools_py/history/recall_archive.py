@@ -36,9 +36,9 @@ from .archive_records import Record, check_archive
 from .info import when
 from .ranking import best_order, counts_of, prepared, rarest, scores, terms_of
 
-__all__ = ["DEFAULT_TOKENS", "Page", "Passage", "page_of", "passages_of", "searched_parts"]
+__all__ = ["Page", "Passage", "page_of", "passages_of", "searched_parts"]
 
-DEFAULT_TOKENS: Final = 600
+_DEFAULT_TOKENS: Final = 600
 HITS: Final = 5
 """Hits of a page."""
 
@@ -72,7 +72,7 @@ class Page(Value, frozen=True, kw_only=True):
 
 
 def page_of(
-    passages: Sequence[Passage], query: str, *, page: int = 1, max_tokens: int = DEFAULT_TOKENS
+    passages: Sequence[Passage], query: str, *, page: int = 1, max_tokens: int = _DEFAULT_TOKENS
 ) -> Page:
     """Search the passages, and give a page of the best ones.
 

@@ -26,9 +26,9 @@ from ..types.answers import Approve, PendingCall, pending_inside, pending_text
 if TYPE_CHECKING:
     from mcp_types import ElicitResult
 
-__all__ = ["ELICITATION", "CallQuestions", "ServerQuestions"]
+__all__ = ["CallQuestions", "ServerQuestions"]
 
-ELICITATION: Final = "elicitation"
+_ELICITATION: Final = "elicitation"
 """The name of a waiting call that is a server's question."""
 
 Reply = dict[str, Any]
@@ -146,7 +146,7 @@ class CallQuestions:
             pending_text(
                 PendingCall(
                     id=id,
-                    name=ELICITATION,
+                    name=_ELICITATION,
                     arguments=json.dumps({**self._by, **asked, **earlier}, ensure_ascii=False),
                     reason="external",
                 )

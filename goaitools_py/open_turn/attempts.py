@@ -29,8 +29,6 @@ from .turn_ids import reply_text
 
 __all__ = [
     "ANSWERS",
-    "FORMAT",
-    "PROBLEMS",
     "asked_in_words",
     "ends_with_answer",
     "has_attempts",
@@ -45,10 +43,10 @@ ANSWERS: Final = "answers"
 """A fact of the open turn: the numbers, from 0, of the iterations with an answer as reply. An answer that
 ends the turn fits. All other answers are attempts that did not fit."""
 
-FORMAT: Final = "goaitools.answer-format"
+_FORMAT: Final = "goaitools.answer-format"
 """The topic of the event that tells the model the schema."""
 
-PROBLEMS: Final = "goaitools.answer-problems"
+_PROBLEMS: Final = "goaitools.answer-problems"
 """The topic of the event that tells the model the problems of its answer."""
 
 
@@ -81,7 +79,7 @@ def stored_answer(turn: OpenTurn, dialect: Dialect) -> Reply:
 
 def told(state: ConversationState, words: str, dialect: Dialect) -> ConversationState:
     """The state with an event in its inbox that tells the model the problems of its newest answer."""
-    return admit(state, [event(words, topic=PROBLEMS)], dialect)
+    return admit(state, [event(words, topic=_PROBLEMS)], dialect)
 
 
 def without_problems(state: ConversationState) -> ConversationState:
@@ -89,13 +87,13 @@ def without_problems(state: ConversationState) -> ConversationState:
 
     A turn that goes on checks its answer again, and so writes a new event.
     """
-    left = tuple(item for item in state.inbox if item.topic != PROBLEMS)
+    left = tuple(item for item in state.inbox if item.topic != _PROBLEMS)
     return state if len(left) == len(state.inbox) else replace(state, inbox=left)
 
 
 def asked_in_words(state: ConversationState, words: str, dialect: Dialect) -> ConversationState:
     """The state with a schema at the end of its inbox; unchanged if the open turn has the same event."""
-    message = event(words, topic=FORMAT)
+    message = event(words, topic=_FORMAT)
     if state.open is not None and dialect.entries([message])[0] in state.open.entries:
         return state
     return admit(state, [message], dialect)
@@ -162,4 +160,4 @@ def _places(
 
 
 def _is_problem(entry: bytes, dialect: Dialect) -> bool:
-    return any(message.topic == PROBLEMS for message in read_entries(dialect, [entry]))
+    return any(message.topic == _PROBLEMS for message in read_entries(dialect, [entry]))

@@ -55,7 +55,6 @@ __all__ = [
     "admitted",
     "calls_problem",
     "reply_problem",
-    "shown_limit",
     "size_of",
     "stored_size",
     "with_actions",
@@ -388,7 +387,7 @@ def admitted(room: Room, state: ConversationState, index: int, call: JournalCall
         note = f"[result left out: {size:,} bytes; the conversation's state has no room for it]"
         # `logged` keeps the whole text: the tool log of the error is then its only copy.
         found.call = replace(call, parts=(Text(note),))
-        found.problem = f"the result of tool {call.name!r}, {size:,} bytes, {shown_limit(room, problem)}"
+        found.problem = f"the result of tool {call.name!r}, {size:,} bytes, {_shown_limit(room, problem)}"
     return found
 
 
@@ -426,17 +425,17 @@ def reply_problem(room: Room, state: ConversationState, reply: Reply) -> str:
         if calls
         else f"the reply, {size:,} bytes,"
     )
-    return f"{what} {shown_limit(room, problem)}"
+    return f"{what} {_shown_limit(room, problem)}"
 
 
 def calls_problem(room: Room, state: ConversationState) -> str:
     """The problem if the results of the journal's calls would not fit, so that no call may start; else ""."""
     calls = journal.unfinished(state)
     problem = room.problem(state, 0, more=calls * CALL_BYTES)
-    return "" if problem is None else f"the results of {calls} calls {shown_limit(room, problem, verb='do')}"
+    return "" if problem is None else f"the results of {calls} calls {_shown_limit(room, problem, verb='do')}"
 
 
-def shown_limit(room: Room, problem: StateTooLargeError, verb: str = "does") -> str:
+def _shown_limit(room: Room, problem: StateTooLargeError, verb: str = "does") -> str:
     """The end of an error text about a part that does not fit. It names the caller's limit."""
     name = problem.limit_name
     return f"{verb} not fit into the state (limit {name}={getattr(room.soft, name)})"

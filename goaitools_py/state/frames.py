@@ -19,7 +19,6 @@ from . import dictionary
 
 __all__ = [
     "DICTIONARIES",
-    "MAX_WINDOW_BYTES",
     "NONE",
     "RESTORE",
     "ZSTD",
@@ -40,7 +39,7 @@ ZSTD_DICTIONARY_1: Final = 0x02
 DICTIONARIES: Final[dict[int, int | None]] = {NONE: None, ZSTD: None, ZSTD_DICTIONARY_1: 1}
 """The compression bytes that are known, each with the number of its dictionary."""
 
-MAX_WINDOW_BYTES: Final = 8 * 2**20
+_MAX_WINDOW_BYTES: Final = 8 * 2**20
 """The window a zstd frame may ask for, and with it the decompressor's working memory."""
 
 RESTORE: Final = "restore it from a backup, or pass state=None to start afresh"
@@ -136,7 +135,7 @@ def _decompressor(compression: int) -> zstandard.ZstdDecompressor:
     if found is None:
         number = DICTIONARIES[compression]
         found = _local.decompressors[compression] = zstandard.ZstdDecompressor(
-            dict_data=None if number is None else _zstd_dictionary(number), max_window_size=MAX_WINDOW_BYTES
+            dict_data=None if number is None else _zstd_dictionary(number), max_window_size=_MAX_WINDOW_BYTES
         )
     return found
 
@@ -162,8 +161,8 @@ def check_frame(stored: bytes, raw_len: int) -> None:
     if frame.content_size != raw_len:
         raise corrupt(f"a zstd frame states another size than its segment, which says {raw_len} bytes")
     # zstd allocates the window before the first byte is inflated.
-    if frame.window_size > MAX_WINDOW_BYTES:
-        raise corrupt(f"a zstd frame asks for a window beyond {MAX_WINDOW_BYTES} bytes")
+    if frame.window_size > _MAX_WINDOW_BYTES:
+        raise corrupt(f"a zstd frame asks for a window beyond {_MAX_WINDOW_BYTES} bytes")
     # One form for each content: a frame with more in its header is not from a writer of this format.
     if frame.dict_id or frame.has_checksum:
         raise corrupt("a zstd frame has a checksum or a dictionary id, which this format leaves out")

@@ -36,7 +36,6 @@ from .layout import (
 )
 
 __all__ = [
-    "SAVED",
     "Statements",
     "added_column",
     "now_ms",
@@ -47,7 +46,7 @@ __all__ = [
 ]
 
 _PLAIN: Final = [column.name for column in PLAIN_COLUMNS]
-SAVED: Final = ("blob", "version", "updated_at", *_PLAIN)
+_SAVED: Final = ("blob", "version", "updated_at", *_PLAIN)
 """The columns that a save sets, which are also the names of its parameters."""
 
 _MYSQL_NOW: Final = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000)"
@@ -93,13 +92,13 @@ class Statements:
         # The stop flag is named so that a table of an older layout is found here, before a turn is paid for.
         self._row = f"{blob}, version, updated_at, stop_requested"
         self.load = f"SELECT {self._row} FROM {state} WHERE {key} = :key{is_kept}"
-        columns = [blob, *SAVED[1:]]
+        columns = [blob, *_SAVED[1:]]
         ignored = "" if self.is_mysql else " ON CONFLICT DO NOTHING"
         insert = (
             f"INSERT INTO {state} ({key}, {', '.join(columns)})"
-            f" VALUES (:key, {', '.join(f':{name}' for name in SAVED)}){ignored}{returned}"
+            f" VALUES (:key, {', '.join(f':{name}' for name in _SAVED)}){ignored}{returned}"
         )
-        sets = ", ".join(f"{column} = :{name}" for column, name in zip(columns, SAVED, strict=True))
+        sets = ", ".join(f"{column} = :{name}" for column, name in zip(columns, _SAVED, strict=True))
         update = f"UPDATE {state} SET {sets} WHERE {key} = :key AND version = :expected{is_kept}{returned}"
         self._saves = {True: insert, False: update}
         is_old = f"{key} = :key AND updated_at <= :oldest"

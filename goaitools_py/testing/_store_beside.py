@@ -6,7 +6,6 @@ framework.
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections.abc import Iterable
 from contextlib import nullcontext, suppress
@@ -16,7 +15,7 @@ from typing import Final
 from ..stores import RowFacts, StoredHead, StoredPart
 from ..types.errors import StateConflictError
 from ._contract import shown
-from ._store_case import Face, Findings, StoreCase, StoreCheck, check
+from ._store_case import Face, Findings, StoreCase, StoreCheck, check, part_of
 
 __all__ = ["CHECKS"]
 
@@ -108,10 +107,6 @@ def stop_is_a_flag(case: StoreCase) -> Findings:
 # --------------------------------------------------------------------------------------------- parts
 
 
-def _part(data: bytes, kind: int = 64) -> StoredPart:
-    return StoredPart(name=hashlib.sha256(data).digest(), kind=kind, data=data)
-
-
 def _differs(head: StoredHead | None, blob: bytes, parts: Iterable[StoredPart]) -> str | None:
     """Describe how a head differs from the expected one; None if it does not."""
     if head is None:
@@ -134,8 +129,8 @@ def parts_come_back(case: StoreCase) -> Findings:
         return
     key = case.key("parts")
     noise = random.Random(11)
-    large = _part(noise.randbytes(min(300_000, case.max_blob_bytes)))
-    archive, media, empty = _part(bytes(range(256)) * 3), _part(b"picture", 65), _part(b"", 1)
+    large = part_of(noise.randbytes(min(300_000, case.max_blob_bytes)))
+    archive, media, empty = part_of(bytes(range(256)) * 3), part_of(b"picture", 65), part_of(b"", 1)
     every = (archive, large, media, empty)
     version = case.store.save_parts(key, b"head", every, expected=None)
     if problem := _differs(case.other.load_head(key), b"head", every):
@@ -157,7 +152,7 @@ def parts_change_with_the_head(case: StoreCase) -> Findings:
     if not case.store.can_part:
         return
     key = case.key("parts-changed")
-    one, two, three = (_part(word) for word in (b"one", b"two", b"three"))
+    one, two, three = (part_of(word) for word in (b"one", b"two", b"three"))
     first = case.store.save_parts(key, b"1", (one, two), expected=None)
     second = case.other.save_parts(key, b"2", (two, three), (one.name, three.name, b"?" * 32), expected=first)
     if problem := _differs(case.store.load_head(key), b"2", (two, three)):
@@ -180,7 +175,7 @@ def parts_go_with_the_head(case: StoreCase) -> Findings:
     if not case.store.can_part:
         return
     key, kept = case.key("parts-gone/a"), case.key("parts-gone/b")
-    part = _part(b"part")
+    part = part_of(b"part")
     for name in (key, kept):
         case.store.save_parts(name, b"head", (part,), expected=None)
     if case.store.can_list:
@@ -222,7 +217,7 @@ def parts_and_head_race(case: StoreCase) -> Findings:
                     raise RuntimeError("the head is gone")
                 names = [found.blob[at : at + 32] for at in range(0, len(found.blob), 32)]
                 gone = [name for name in names if rng.random() < 0.4]
-                new = [_part(rng.randbytes(200)) for _ in range(rng.randrange(3))]
+                new = [part_of(rng.randbytes(200)) for _ in range(rng.randrange(3))]
                 head = b"".join([name for name in names if name not in gone] + [one.name for one in new])
                 try:
                     face.save_parts(key, head, new, gone, expected=found.version)
@@ -264,7 +259,7 @@ def _torn(found: StoredHead | None) -> str | None:
 def old_rows_are_gone(case: StoreCase) -> Findings:
     if case.expire is None:
         return
-    key, neighbour, old = case.key("aged/a"), case.key("aged/b"), _part(b"old")
+    key, neighbour, old = case.key("aged/a"), case.key("aged/b"), part_of(b"old")
     prefix = case.key("aged/")
     face, other = case.store, case.other
     versions = []
@@ -297,7 +292,7 @@ def old_rows_are_gone(case: StoreCase) -> Findings:
         yield "the stop flag of the old conversation is there again"
     if face.can_part:
         case.expire(key)
-        new = _part(b"new")
+        new = part_of(b"new")
         again = face.save_parts(key, b"newer", (old, new), (new.name,), expected=None)
         if problem := _differs(other.load_head(key), b"newer", (old, new)):
             yield f"a new conversation with parts: {problem}"

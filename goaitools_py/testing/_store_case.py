@@ -5,6 +5,7 @@ Owns: the faces, the loop of async stores, the keys that were used. Must never k
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import threading
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
@@ -29,7 +30,7 @@ from ..stores import (
 from ..stores.layout import takes_facts
 from ..types.errors import StateConflictError
 
-__all__ = ["Face", "Findings", "Loop", "StoreCase", "StoreCheck", "check", "opened"]
+__all__ = ["Face", "Findings", "Loop", "StoreCase", "StoreCheck", "check", "opened", "part_of"]
 
 Findings: TypeAlias = Iterator[str]
 
@@ -50,6 +51,11 @@ def check(wants: str) -> Callable[[Callable[[StoreCase], Findings]], StoreCheck]
         return StoreCheck(wants, run)
 
     return make
+
+
+def part_of(data: bytes, kind: int = 64) -> StoredPart:
+    """A part with the name of its content; kind 64 is the archive."""
+    return StoredPart(name=hashlib.sha256(data).digest(), kind=kind, data=data)
 
 
 class Loop:

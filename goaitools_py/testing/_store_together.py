@@ -6,14 +6,13 @@ know: an engine, a test framework.
 
 from __future__ import annotations
 
-import hashlib
 from contextlib import suppress
 from itertools import count
 
 from ..stores import RowFacts, StoredHead, StoredPart
 from ..types.errors import LeaseHeldError, StateConflictError
 from ._contract import shown
-from ._store_case import Face, Findings, StoreCase, StoreCheck, check
+from ._store_case import Face, Findings, StoreCase, StoreCheck, check, part_of
 
 __all__ = ["CHECKS"]
 
@@ -119,11 +118,7 @@ def load_follows_the_lease(case: StoreCase) -> Findings:
 # --------------------------------------------------------------------------------------------- parts
 
 
-_ARCHIVE, _MEDIA = 64, 65
-
-
-def _part(data: bytes, kind: int = _ARCHIVE) -> StoredPart:
-    return StoredPart(name=hashlib.sha256(data).digest(), kind=kind, data=data)
+_MEDIA = 65
 
 
 def _is(head: StoredHead | None, blob: bytes, *parts: StoredPart) -> bool:
@@ -150,7 +145,7 @@ def lease_comes_with_the_head(case: StoreCase) -> Findings:
     case.store.release(lease)
     if _is_held(case.other, key):
         yield "after release it was still held"
-    archive, media = _part(b"archive"), _part(b"picture", _MEDIA)
+    archive, media = part_of(b"archive"), part_of(b"picture", _MEDIA)
     case.store.save_parts(key, b"head", (archive, media), expected=None)
     for kinds, wanted in ((None, (archive, media)), ((_MEDIA, 1), (media,)), ((), ())):
         lease, found = case.other.lease_and_load_head(key, 60.0, kinds=kinds)
@@ -165,7 +160,7 @@ def save_of_parts_ends_the_lease(case: StoreCase) -> Findings:
         return
     key = case.key("parts-together")
     facts = RowFacts(title="trip", status="complete", turns=1)
-    one, two, three = _part(b"1"), _part(b"2"), _part(b"3")
+    one, two, three = part_of(b"1"), part_of(b"2"), part_of(b"3")
     lease, _ = case.store.lease_and_load_head(key, 60.0)
     version = case.store.save_parts_and_release(lease, key, b"1", (one, two), expected=None, facts=facts)
     if not _is(case.other.load_head(key), b"1", one, two):
@@ -211,7 +206,7 @@ def head_follows_the_lease(case: StoreCase) -> Findings:
             except LeaseHeldError:
                 continue
             done += 1
-            part = _part(b"%d" % next(numbers))
+            part = part_of(b"%d" % next(numbers))
             head = (b"" if found is None else found.blob) + b"."
             expected = None if found is None else found.version
             gone = [old.name for old in found.parts] if found is not None else []

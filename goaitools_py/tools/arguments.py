@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 __all__ = [
-    "MISSING",
     "NOT_AN_OBJECT",
     "TOO_DEEP",
     "UNKNOWN",
@@ -80,7 +79,7 @@ def check_arguments(values: Mapping[str, Any], schema: Mapping[str, Any]) -> Non
     Raises:
         BadArguments: A required name is missing, or a name is unknown and `additionalProperties` is false.
     """
-    problems = [(name, MISSING) for name in schema.get("required", ()) if name not in values]
+    problems = [(name, _MISSING) for name in schema.get("required", ()) if name not in values]
     if schema.get("additionalProperties") is False and "patternProperties" not in schema:
         known = schema.get("properties", {})
         problems += [(name, UNKNOWN) for name in values if name not in known]
@@ -88,7 +87,7 @@ def check_arguments(values: Mapping[str, Any], schema: Mapping[str, Any]) -> Non
         raise BadArguments.from_problems(problems)
 
 
-MISSING: Final = "is required"
+_MISSING: Final = "is required"
 UNKNOWN: Final = "is not expected"
 
 _JSON_TYPES: Final = {
@@ -137,7 +136,7 @@ def _path(detail: ErrorDetails, values: Any) -> str:
 def _problem(detail: ErrorDetails) -> str:
     kind, context = detail["type"], detail.get("ctx", {})
     if kind == "missing":
-        return MISSING
+        return _MISSING
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):  # of models; of dataclasses
         return UNKNOWN
     if kind == "union_tag_invalid":  # pydantic's text quotes the value

@@ -29,11 +29,9 @@ from .timing import CallTimes
 
 __all__ = [
     "MAX_REPLY_BYTES",
-    "NO_STREAM",
     "Call",
     "ReplyTooLarge",
     "is_event_stream",
-    "out_of_time",
     "read_chunks",
     "read_opening",
     "receive",
@@ -43,7 +41,7 @@ MAX_REPLY_BYTES: Final = 32 * 2**20
 """The most bytes of a body. If the hard limits of the state are larger, they hold instead. A body may be
 larger than a stored reply, because it repeats a part of the request."""
 
-NO_STREAM: Final = ("application/json", "text/html")
+_NO_STREAM: Final = ("application/json", "text/html")
 """Content types of answers that are not a stream, although one was requested: errors, a proxy's page."""
 
 _FIELDS: Final = (b"data", b"event", b"id", b"retry")
@@ -78,7 +76,7 @@ def read_chunks(ledger: Ledger, times: CallTimes, chunks: list[bytes], *, max_by
         if size > max_bytes:
             raise ReplyTooLarge(max_bytes)
         if times.passed(ledger.now.monotonic, begun=True):
-            raise out_of_time()
+            raise _out_of_time()
 
 
 def read_opening(
@@ -104,11 +102,11 @@ def read_opening(
         if (found := is_event_stream(opening)) is not None:
             return opening, found
         if not chunk or not _is_undecided(opening):
-            return opening, not content_type.startswith(NO_STREAM)
+            return opening, not content_type.startswith(_NO_STREAM)
         if len(opening) > max_bytes:
             raise ProtocolFault(f"the reply is larger than {max_bytes} bytes")
         if times.passed(ledger.now.monotonic, begun=False):
-            raise out_of_time()
+            raise _out_of_time()
 
 
 def is_event_stream(opening: bytes) -> bool | None:
@@ -129,7 +127,7 @@ def _is_undecided(opening: bytes) -> bool:
     return any(word.startswith(start) for word in (_BOM, *_FIELDS))
 
 
-def out_of_time() -> BackendError:
+def _out_of_time() -> BackendError:
     """The error of a reply that still sent bytes, or only pings, when its time was up."""
     return BackendError("the reply took too long", kind="interrupted", timed_out=True)
 
@@ -215,7 +213,7 @@ def receive(
     opening: bytes | None = None
     if call.request.stream:
         decoder = ledger.dialect.decoder()
-        is_stream = not content_type.startswith(NO_STREAM)
+        is_stream = not content_type.startswith(_NO_STREAM)
         if getattr(decoder, "reads_events", False):
             opening, is_stream = yield from read_opening(
                 ledger, call.times, content_type, max_bytes=_most_bytes(ledger)
@@ -292,7 +290,7 @@ def _stream(
                 else:
                     following = Emit(event, next_chunk)
             if is_late and not _is_whole(decoder):
-                raise out_of_time()
+                raise _out_of_time()
             if is_over:
                 break  # only pings may follow the last event: do not wait for them
         yield from ledger.tick()

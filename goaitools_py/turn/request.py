@@ -31,7 +31,6 @@ from .plan import Plan
 from .recall import tools_of
 
 __all__ = [
-    "NO_TOOLS",
     "STICKY",
     "ToolText",
     "Tools",
@@ -71,7 +70,7 @@ class _Kept(NamedTuple):
     text: ToolText
 
 
-NO_TOOLS: Final = ToolText(b"", "")
+_NO_TOOLS: Final = ToolText(b"", "")
 _kept: dict[tuple[object, ...], _Kept] = {}
 
 
@@ -83,7 +82,7 @@ def tool_text(dialect: Dialect, specs: Sequence[ToolSpec | ProviderTool]) -> Too
     change it in place, for example to renew a key.
     """
     if not specs:
-        return NO_TOOLS
+        return _NO_TOOLS
     key = (id(dialect), *(id(spec) if isinstance(spec, ToolSpec) else _json(spec) for spec in specs))
     found = _kept.get(key)
     if found is not None:
@@ -136,7 +135,7 @@ class Voice(Value, frozen=True, kw_only=True):
 
     model: str
     preamble: bytes = b""
-    tools: ToolText = NO_TOOLS
+    tools: ToolText = _NO_TOOLS
     settings: dict[str, Any] = field(default_factory=dict)
     has_compactors_edits: bool = False
     output: bytes = b""
@@ -208,7 +207,7 @@ def voice_of(plan: Plan, meta: Meta) -> tuple[Voice, Tools]:
         edits = _compactors_edits(compactor, plan, settings)
         if edits:
             settings["context_management"] = edits
-    encoded, runnable = _tools(plan, tools, settings.get("tool_choice")) if tools else (NO_TOOLS, {})
+    encoded, runnable = _tools(plan, tools, settings.get("tool_choice")) if tools else (_NO_TOOLS, {})
     voice = Voice(
         model=model,
         preamble=plan.dialect.preamble(plan.preamble) if plan.preamble else b"",

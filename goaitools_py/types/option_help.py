@@ -18,7 +18,6 @@ __all__ = [
     "CHAT_NAMES",
     "MAX_ID_CHARACTERS",
     "MAX_SECONDS",
-    "MIN_RESULT_BYTES",
     "Check",
     "misplaced_option",
     "unknown_option",
@@ -30,7 +29,7 @@ Check: TypeAlias = Callable[[str, Any], None]
 MAX_ID_CHARACTERS: Final = 256
 """The longest `conversation_id` and model name. A state keeps both."""
 
-MIN_RESULT_BYTES: Final = 256
+_MIN_RESULT_BYTES: Final = 256
 """A shorter tool result would hold little more than the note about the cut."""
 
 MAX_SECONDS: Final = 2_147_483
@@ -166,8 +165,8 @@ def named_turn(name: str, value: Any) -> None:
 
 def result_bytes(name: str, value: Any) -> None:
     positive(name, value)
-    if value < MIN_RESULT_BYTES:
-        raise ValueError(f"{name} must be at least {MIN_RESULT_BYTES}, got {value}")
+    if value < _MIN_RESULT_BYTES:
+        raise ValueError(f"{name} must be at least {_MIN_RESULT_BYTES}, got {value}")
 
 
 def finite(name: str, value: Any) -> None:

@@ -21,7 +21,7 @@ from ...base import rawjson
 from ...types.messages import Part, Text, ToolCall, ToolResult
 from ...types.render import user_text
 from .rules import entry_problems
-from .writing import tool_result
+from .writing import tool_result, with_blocks
 
 __all__ = ["failed_calls", "join_results", "output_block", "result_block", "split_results"]
 
@@ -136,8 +136,8 @@ def split_results(entry: bytes) -> list[bytes]:
     pieces = [piece for is_result, run in runs for piece in ([[one] for one in run] if is_result else [run])]
     if len(pieces) < 2:
         return [entry]
-    empty = _with_blocks(entry, ())  # keeps what is spliced into small
-    return [_with_blocks(empty, piece) for piece in pieces]
+    empty = with_blocks(entry, ())  # keeps what is spliced into small
+    return [with_blocks(empty, piece) for piece in pieces]
 
 
 def join_results(results: Sequence[bytes]) -> list[bytes]:
@@ -145,11 +145,7 @@ def join_results(results: Sequence[bytes]) -> list[bytes]:
     if len(results) < 2:
         return list(results)
     blocks = [block for entry in results for block in rawjson.items(rawjson.members(entry)["content"])]
-    return [_with_blocks(results[0], blocks)]
-
-
-def _with_blocks(entry: bytes, blocks: Sequence[bytes]) -> bytes:
-    return rawjson.replaced(entry, {"content": b"[" + b",".join(blocks) + b"]"})
+    return [with_blocks(results[0], blocks)]
 
 
 def _is_result(block: bytes) -> bool:

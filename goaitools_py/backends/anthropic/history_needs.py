@@ -36,7 +36,6 @@ from typing import Any, Final
 from ...base import rawjson
 
 __all__ = [
-    "BETAS_HEADER",
     "add_beta",
     "betas_beside",
     "betas_of",
@@ -193,7 +192,7 @@ def _as_text(block: Mapping[str, Any]) -> bytes:
 # ------------------------------------------------------------------------------------------- headers
 
 
-BETAS_HEADER: Final = "anthropic-beta"
+_BETAS_HEADER: Final = "anthropic-beta"
 
 
 def header_of(headers: Mapping[str, str], name: str) -> str | None:
@@ -203,11 +202,11 @@ def header_of(headers: Mapping[str, str], name: str) -> str | None:
 
 def named_betas(headers: Mapping[str, str]) -> list[str]:
     """The betas that the headers name."""
-    return [name.strip() for name in (header_of(headers, BETAS_HEADER) or "").split(",") if name.strip()]
+    return [name.strip() for name in (header_of(headers, _BETAS_HEADER) or "").split(",") if name.strip()]
 
 
 def add_beta(headers: dict[str, str], beta: str) -> None:
     """Add a beta to those that the caller's headers name."""
-    key = next((key for key in headers if key.lower() == BETAS_HEADER), BETAS_HEADER)
+    key = next((key for key in headers if key.lower() == _BETAS_HEADER), _BETAS_HEADER)
     known = named_betas(headers)
     headers[key] = ",".join(known if beta in known else [*known, beta])

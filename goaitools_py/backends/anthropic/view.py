@@ -282,11 +282,7 @@ def _split(entry: bytes) -> tuple[bytes, bytes]:
         (results if view is not None and view.get("type") == "tool_result" else others).append(block)
     if not results or not others:
         return (b"", entry) if others else (entry, b"")
-    return _with(entry, results), _with(entry, others)
-
-
-def _with(entry: bytes, blocks: Sequence[bytes]) -> bytes:
-    return rawjson.replaced(entry, {"content": b"[" + b",".join(blocks) + b"]"})
+    return writing.with_blocks(entry, results), writing.with_blocks(entry, others)
 
 
 def _as_one(entries: list[bytes]) -> list[bytes]:
@@ -298,7 +294,7 @@ def _as_one(entries: list[bytes]) -> list[bytes]:
         blocks = [block for entry in entries for block in _raw_blocks(entry)]
     except rawjson.RawJSONError:
         return entries
-    return [_with(entries[0], blocks)]
+    return [writing.with_blocks(entries[0], blocks)]
 
 
 def _raw_blocks(entry: bytes) -> list[bytes]:

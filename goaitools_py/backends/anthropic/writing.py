@@ -14,7 +14,7 @@ from ...types.render import BlockText, event_block, system_block, user_text, val
 from ...types.request_parts import ToolSpec
 from ..wire.request import image_problem, placeholder
 
-__all__ = ["function", "message", "text", "tool_result", "written_choice"]
+__all__ = ["function", "message", "text", "tool_result", "with_blocks", "written_choice"]
 
 _ERROR: Final = "(The tool reported an error.)"
 _EMPTY_ERROR: Final = "(The tool reported an error without a text.)"
@@ -67,6 +67,11 @@ def tool_result(call_id: str, parts: Sequence[Part], *, is_error: bool = False) 
     if content:
         result["content"] = content
     return result
+
+
+def with_blocks(entry: bytes, blocks: Sequence[bytes]) -> bytes:
+    """The message with these blocks as its content."""
+    return rawjson.replaced(entry, {"content": b"[" + b",".join(blocks) + b"]"})
 
 
 def function(tool: ToolSpec) -> dict[str, Any]:

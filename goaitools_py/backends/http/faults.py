@@ -20,7 +20,7 @@ from ...base import rawjson
 from ..base import Fault, FaultKind
 from .refusals import CODES, is_moderation, is_overflow
 
-__all__ = ["classify", "fault_of_error", "http_fault", "own_words", "retry_after"]
+__all__ = ["fault_of_error", "http_fault", "own_words", "retry_after"]
 
 _SIGNATURE_CODES: Final = frozenset(
     {
@@ -88,7 +88,7 @@ def http_fault(status: int, headers: Mapping[str, str], body: bytes) -> Fault:
     error = (
         answer.get("error") or _first(answer.get("errors")) or answer if isinstance(answer, dict) else answer
     )
-    return classify(status, error, headers)
+    return _classify(status, error, headers)
 
 
 def _first(errors: object) -> object:
@@ -103,10 +103,10 @@ def fault_of_error(error: object) -> Fault:
         status = 400
     if status is None:
         return Fault(kind="protocol", code=_code(error), retryable=True)
-    return classify(status, error, {})
+    return _classify(status, error, {})
 
 
-def classify(status: int, error: object, headers: Mapping[str, str]) -> Fault:
+def _classify(status: int, error: object, headers: Mapping[str, str]) -> Fault:
     """The fault of a status, refined by the error object and the retry headers."""
     headers = {name.lower(): value for name, value in headers.items()}
     code = _code(error)

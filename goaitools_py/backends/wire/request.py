@@ -34,7 +34,6 @@ from ..base import ModelRequest, ProtocolFault, RequestParts
 from ..capabilities import capabilities
 
 __all__ = [
-    "IMAGE_TYPES",
     "MERGED",
     "TOOL_CHOICES",
     "WRITTEN_HERE",
@@ -71,7 +70,7 @@ TOOL_CHOICES: Final = frozenset({"auto", "none", "required"})
 # --------------------------------------------------------------------------------------------- media
 
 
-IMAGE_TYPES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+_IMAGE_TYPES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 """The pictures that Anthropic and OpenAI take (anthropic 2.14, types/base64_image_source_param; OpenAI's 400:
 "Please make sure your image has of one the following formats: ['png', 'jpeg', 'gif', 'webp']")."""
 
@@ -82,7 +81,7 @@ def image_problem(part: Image, wire: str, *, is_strict: bool) -> str:
     `is_strict`: True for the provider itself. A compatible server may take other pictures.
     """
     kind = part.media_type.partition(";")[0].strip().lower()
-    if part.data is None or kind in IMAGE_TYPES or (kind.startswith("image/") and not is_strict):
+    if part.data is None or kind in _IMAGE_TYPES or (kind.startswith("image/") and not is_strict):
         return ""
     return f"the provider API {wire!r} takes JPEG, PNG, GIF and WebP images, not {part.media_type}"
 

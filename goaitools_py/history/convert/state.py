@@ -48,9 +48,9 @@ from ...types.errors import StateInvalidError
 from ..rewrite.repair import checked, repaired
 from .entries import Books, Loss, Moved, Translator
 
-__all__ = ["CONVERTED", "Conversion", "convert_state", "translated"]
+__all__ = ["Conversion", "convert_state", "translated"]
 
-CONVERTED: Final = "converted"
+_CONVERTED: Final = "converted"
 """The name in the list of cuts for a conversion, in the place of a strategy."""
 
 _ITERATION_ENDS: Final = frozenset({"m", "who", "q", "pin"})
@@ -285,7 +285,7 @@ def _meta(
         # The messages of a turn have other bytes now, so their digests can no longer be compared.
         turn=tuple(row._replace(said=UNKNOWN_SAID, more=NO_MORE) for row in meta.turn),
         ring=tuple(row._replace(said=UNKNOWN_SAID, more=NO_MORE) for row in meta.ring),
-        cuts=with_cut(_with_known_cuts(meta, books), at, CONVERTED, 0, 0),
+        cuts=with_cut(_with_known_cuts(meta, books), at, _CONVERTED, 0, 0),
         signed=False,
         unbound=False,
         carry={},

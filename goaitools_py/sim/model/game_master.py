@@ -27,7 +27,7 @@ from typing import Any
 from .prompt import Call, Prompt, Reply, Said
 from .schema_values import call_anyway, filled, wanted_calls
 
-__all__ = ["MARK", "SUMMARY_MARK", "Facts", "GameMaster", "read_facts", "spoken"]
+__all__ = ["MARK", "Facts", "GameMaster", "spoken"]
 
 MARK = "[simulated]"
 """Begins every text that a person may read."""
@@ -65,7 +65,7 @@ class GameMaster:
             return Reply(tool_calls=calls if prompt.parallel else calls[:1])
         if (schema := prompt.schema or _schema_in(turn)) is not None:
             return Reply(content=json.dumps(filled(schema, words), ensure_ascii=False))
-        facts = read_facts(prompt.history)
+        facts = _read_facts(prompt.history)
         if _wants_summary(turn):
             return Reply(content=f"{MARK} {_summary(facts)}")
         sentences = [*_reports(turn), *_answers(words, facts)]
@@ -179,7 +179,7 @@ def _points(facts: Facts) -> str:
 
 def _acknowledged(turn: Sequence[Said]) -> Iterator[str]:
     """The new things of the turn: facts, events, pictures."""
-    news = read_facts(turn)
+    news = _read_facts(turn)
     for topic, value in news.known.items():
         yield f"Noted: your {topic} is {value}."
     for event in news.events:
@@ -193,7 +193,7 @@ def _heard(facts: Facts) -> str:
 
 
 def _summary(facts: Facts) -> str:
-    lines = [f"{SUMMARY_MARK} {facts.messages} messages."]
+    lines = [f"{_SUMMARY_MARK} {facts.messages} messages."]
     lines += [f"The player's {topic} is {value}." for topic, value in facts.known.items()]
     lines += [f"The place is {facts.place}."] if facts.place else []
     lines += [f"Event: {event}." for event in facts.events]
@@ -201,7 +201,7 @@ def _summary(facts: Facts) -> str:
     return " ".join(lines)
 
 
-SUMMARY_MARK = "Summary of"
+_SUMMARY_MARK = "Summary of"
 """The beginning of a summary. A message with it is read for facts, whatever its role."""
 
 _BLOCK = re.compile(r"<app-(event|context)\b[^<>]*>([^<]*)</app-\1\s*>")
@@ -214,7 +214,7 @@ _NAME = re.compile(r"(?:\b[Ii] am|\b[Ii]['’]m|\b[Cc]all me)\s+([A-Z][\w-]*(?:\
 _GAIN = re.compile(r"(?:\b(scored|earned|won|gained|lost)\s+|([+-])\s?)(\d+)\s*(?:points?|pts)\b", re.I)
 _TOTAL = re.compile(r"\b(?:score|points)\b\D{0,12}?(-?\d+)|(-?\d+)\s*points\b", re.I)
 _SUMMARY_TOTAL = re.compile(r"Score so far: (-?\d+) points")
-_SUMMARY_COUNT = re.compile(rf"{SUMMARY_MARK} (\d+) messages")
+_SUMMARY_COUNT = re.compile(rf"{_SUMMARY_MARK} (\d+) messages")
 _SUMMARY_PLACE = re.compile(r"The place is (.+?)\.(?=\s|$)")
 _SUMMARY_EVENT = re.compile(r"\bEvent: (.+?)\.(?= Event: | Score so far: |\n|$)")
 _PLACE = re.compile(
@@ -241,7 +241,7 @@ def spoken(text: str) -> str:
     return _NOTE.sub("", _BLOCK.sub("", text)).strip()
 
 
-def read_facts(history: Sequence[Said]) -> Facts:
+def _read_facts(history: Sequence[Said]) -> Facts:
     """Read a history; a later statement replaces an earlier one."""
     known: dict[str, str] = {}
     points: int | None = None
@@ -249,7 +249,7 @@ def read_facts(history: Sequence[Said]) -> Facts:
     events: list[str] = []
     messages = 0
     for said in history:
-        if said.role not in ("user", "system") and SUMMARY_MARK not in said.text:
+        if said.role not in ("user", "system") and _SUMMARY_MARK not in said.text:
             continue
         words = spoken(said.text)
         if said.role == "user" and (words or said.media):
@@ -258,7 +258,7 @@ def read_facts(history: Sequence[Said]) -> Facts:
         known |= {key.lower(): value.strip() for key, value in _FACT.findall(told)}
         if names := _NAME.findall(told):
             known["name"] = names[-1]
-        if SUMMARY_MARK in told:
+        if _SUMMARY_MARK in told:
             points = next((int(total) for total in reversed(_SUMMARY_TOTAL.findall(told))), points)
             place = next(reversed(_SUMMARY_PLACE.findall(told)), place)
             events += _SUMMARY_EVENT.findall(told)

@@ -15,7 +15,6 @@ from typing import Any
 from ..model.prompt import Offer
 
 __all__ = [
-    "ARGUMENT_PIECE",
     "CREATED",
     "OPENAI_NOT_JSON",
     "WORDS",
@@ -43,7 +42,7 @@ CREATED = 1_767_225_600
 """2026-01-01T00:00:00Z: fixed, so that equal requests get equal bytes."""
 WORDS = re.compile(r"\s*\S+|\s+$")
 """Matches the deltas of a streamed text. Joined, they are the text."""
-ARGUMENT_PIECE = 7
+_ARGUMENT_PIECE = 7
 """The size of the pieces of streamed arguments, in characters."""
 _NAME = re.compile(r"[a-zA-Z0-9_-]+")
 
@@ -67,7 +66,7 @@ def offer_of(function: Mapping[str, Any]) -> Offer:
 
 def pieces(arguments: str) -> Sequence[str]:
     """The pieces of streamed arguments."""
-    return [arguments[at : at + ARGUMENT_PIECE] for at in range(0, len(arguments), ARGUMENT_PIECE)]
+    return [arguments[at : at + _ARGUMENT_PIECE] for at in range(0, len(arguments), _ARGUMENT_PIECE)]
 
 
 def error_object(refusal: Refusal) -> dict[str, Any]:
