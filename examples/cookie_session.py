@@ -1,15 +1,14 @@
 """A conversation in a cookie: the server stores nothing, and the browser cannot read or change the state.
 
 `Encrypted(…, visible_to="client")` does not compress, because the length of compressed text tells something
-about the text. Browsers keep 4,096 bytes of a cookie. Chromium drops a longer one silently, and the next
-request holds the state from before. So it is measured before a model is asked. The provider is simulated.
+about the text. Browsers keep 4,096 bytes of a cookie. Chromium drops a longer one silently. So it is
+measured before a model is asked. The provider is simulated.
 Install: pip install 'goaitools-py[crypto]'
 """
 
 from http.cookies import SimpleCookie
 
-import goaitools_py
-from goaitools_py import Chat, Compactor, KeepRecentTurns, StateAuthError
+from goaitools_py import Chat, Compactor, KeepRecentTurns, StateAuthError, user
 from goaitools_py.compaction import ByteLimit
 from goaitools_py.seal import Encrypted, Key, Keyring
 from goaitools_py.states import state_from_text, state_to_text
@@ -24,9 +23,7 @@ def with_room(state: bytes | None, text: str, owner: dict[str, str]) -> bytes | 
     """The state, or what is left of it if the message and a reply need the room. No model is asked."""
     shorter = state and chat.compact_state(state, binding=owner).state
     for kept in (state, shorter, None):
-        found = len(
-            "chat=" + state_to_text(chat.append_to_state(kept, goaitools_py.user(text), binding=owner))
-        )
+        found = len("chat=" + state_to_text(chat.append_to_state(kept, user(text), binding=owner)))
         if found <= ROOM:
             return kept
     raise ValueError(f"the message needs {found:,} bytes, and {ROOM:,} fit: shorten it, or use a store")

@@ -2,7 +2,7 @@
 with what it does not.
 
 No answer is a 500, none has a status, a content type or a body that the document does not name. 500 requests,
-or as many as `GOAITOOLS_SCHEMATHESIS` says, such as 5000.
+or as many as `GOAITOOLS_SCHEMATHESIS` says, such as 50000.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ PostgreSQL refuses to run as root. Then it is run as the user `postgres`, in a f
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -33,11 +34,15 @@ def wait_for(is_so: Callable[[], bool], what: str) -> None:
 
 
 def free_port() -> int:
-    """A port that nobody has; a cluster's second port, 10,000 higher, exists too."""
+    """A port that nobody has, nor a cluster's second port, 10,000 higher.
+
+    Both are below those that Linux gives to connections, from 32,768 on: one of these may be taken before the
+    server has started.
+    """
     while True:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            port: int = listener.getsockname()[1]
-        if port < 55_000:
+        port = 10_000 + secrets.randbelow(12_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            socket.create_server(("127.0.0.1", port + 10_000)).close()
             return port
 
 
