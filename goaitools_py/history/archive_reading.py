@@ -105,8 +105,9 @@ def whole_record(record: Record, media: Media, limits: BlobLimits) -> Record:
 def check_chain(state: ConversationState, codec: Codec, binding: Any = None) -> None:
     """Check that each record names the one before it, and that the journal of cuts names the newest.
 
-    Nothing is checked if the journal names no record, or if a part of the archive is elsewhere. Each medium
-    that a record names must be in the state, and each medium that is here must have its digest.
+    These names are not checked if the journal names no record, or if a part of the archive is elsewhere. Each
+    part that is here must be readable. Each medium that a record names must be in the state, and each medium
+    that is here must have its digest.
 
     Raises:
         StateCorruptError: A record is missing between two others, was changed, or is not the newest.
@@ -121,11 +122,12 @@ def check_chain(state: ConversationState, codec: Codec, binding: Any = None) -> 
             )
     archive = [part for part in state.parts if part.kind == ARCHIVE]
     newest = newest_record(state.meta)
-    if not newest or not archive or not all(part.is_here for part in archive):
-        return
-    records = stored_records(archive, codec, binding)
+    here = [part for part in archive if part.is_here]
+    records = stored_records(here, codec, binding)
     for record in records:
         _added(record, media, hard_limits(codec))
+    if not newest or len(here) < len(archive) or not archive:
+        return
     names = [*[record.previous for record in records[1:]], newest]
     # A name is left out if the journal, which is bounded, did not know the record before.
     if any(name not in ("", record.digest) for name, record in zip(names, records, strict=True)):

@@ -154,5 +154,6 @@ TURNS: Final = ("resume", "turn", "turn afresh", "async turn", "compact", "appen
 """They may also end with an error of a turn."""
 VERIFIED: Final = ("history", "export", "redact", "markdown", "diff", "rewind")
 """What these refuse, `verify_state` finds. `state_messages` also refuses numbers that Python cannot hold."""
-MAY_REFUSE: Final = ("undo", "rewind", "from messages")
-"""They raise ValueError or TypeError, as they say, where there is nothing to undo, or not so many turns."""
+MAY_REFUSE: Final = ("undo", "rewind", "from messages", "redact by a function")
+"""They raise ValueError or TypeError, as they say: where there is nothing to undo, not so many turns, or a
+function that finds one more match each time that it is asked."""

@@ -255,11 +255,16 @@ def _reasoning(edit: Edit, view: Mapping[str, Any], letters: str) -> bool:
         if given and not word(view, "reasoning"):
             edit.put("reasoning", edit.members["reasoning_content"], "rewritten")
         edit.drop("reasoning_content", "members")
-    elif "k" in letters and not isinstance(view.get("reasoning_content"), str):
-        # An empty text stays: DeepSeek has taken its own back (recorded traffic).
+    elif "k" in letters and not (given or _may_stay_empty(view)):
         edit.put("reasoning_content", rawjson.dumps(word(view, "reasoning") or " "), "rewritten")
         edit.drop("reasoning", "members")
     return False
+
+
+def _may_stay_empty(view: Mapping[str, Any]) -> bool:
+    """True for an empty text without calls: DeepSeek has taken its own back (recorded traffic). Beside calls
+    Moonshot refuses it."""
+    return isinstance(view.get("reasoning_content"), str) and not view.get("tool_calls")
 
 
 def _has_text(content: object) -> bool:
