@@ -134,6 +134,9 @@ class _LoopbackConnection(BaseHTTPRequestHandler):
             self.close_connection = True
             return self._send(_plain_error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE))
         body = self.rfile.read(int(length))
+        if len(body) < int(length):  # the client has hung up: a request that did not arrive
+            self.close_connection = True
+            return None
         headers = {name.lower(): value for name, value in self.headers.items()}
         return self._send(self.server.handle_http(self.command, self.path, headers, body))
 

@@ -129,6 +129,22 @@ def test_a_body_of_unknown_or_monstrous_length_is_refused(
     assert line.split()[1] == b"%d" % status
 
 
+def test_a_body_that_does_not_arrive_whole_is_no_request(sim: SimServer) -> None:
+    """A client that gives up while it sends asks nothing: nothing is answered, recorded, or taken off the
+    script."""
+    sim.push(Reply.text("Here."))
+    address = httpx.URL(sim.base_url)
+    with socket.create_connection((address.host, address.port or 0), timeout=10) as connection:
+        connection.sendall(
+            b'POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 99\r\n\r\n{"model":'
+        )
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.recv(1) == b""
+
+    assert not sim.requests
+    assert post(sim).json()["choices"][0]["message"]["content"] == "Here."
+
+
 # ------------------------------------------------------------------------------------------ bad ways
 
 

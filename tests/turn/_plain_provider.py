@@ -59,6 +59,9 @@ class Listener(Protocol):
         """A reply is needed."""
         ...
 
+    def too_large(self) -> None:
+        """The request was refused for its size."""
+
     def said(self) -> None:
         """The reply has come whole."""
 
@@ -99,6 +102,8 @@ class Provider:
         if fault is not None and fault.kind in STATUS:
             if fault.kind in ("400", "422"):
                 self.refused = fault
+            if fault.kind == "413":
+                self.listener.too_large()
             raise _refusal(fault.kind)
         if fault is None or fault.kind not in HOLLOW:
             self.listener.took(request.body)

@@ -398,10 +398,7 @@ class Attempt:
     def _check_requests(self, result: ChatResult | None, error: BaseException | None) -> None:
         base = self.base
         codes = self._warnings(result, error)
-        # A client that gives up while it sends leaves half a body, in which there is nothing to judge.
-        is_given_up = isinstance(error, asyncio.CancelledError | DeadlineExceededError)
-        judged = [r for r in self.sim.requests if r.parsed is not None or not is_given_up]
-        problems = [problem for request in judged for problem in request.problems]
+        problems = [problem for request in self.sim.requests for problem in request.problems]
         if base.is_imported and problems:
             problems = [p for p in problems if "signature" not in p and "`data`" not in p]
         if self.step.thinks == "off" and (self.was_unbound or "thinking_unbound" in (codes or ())):

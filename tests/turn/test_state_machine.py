@@ -217,7 +217,9 @@ class Conversation(RuleBasedStateMachine):
         self.model = Model()
         self.older: list[tuple[bytes, Model]] = []
         self.count = 0
-        self.keys: dict[str, str] = {}
+        self.keys: dict[tuple[str, str], str] = {}
+        """Of each call in each conversation: a fork is another one."""
+        self.seen_before: set[str] = set()
         self.is_cut = False
         self._begin(Plan())
 
@@ -234,6 +236,7 @@ class Conversation(RuleBasedStateMachine):
         self.effects: list[str] = []
         self.error: BaseException | None = None
         self.model.cut_off = None
+        self.was_too_large = False
         for one in self.model.waiting:
             one.is_late = False
 
@@ -265,9 +268,13 @@ class Conversation(RuleBasedStateMachine):
             old, new = (unsigned(read_body(b'{"h":%s}' % one).values["h"]) for one in (before, history))
             is_right = self.model.was_cut and new[: len(old)] == old
             self._fail_if(not is_right, "earlier bytes of the history changed")
-            self.model.was_cut = False
+            self.model.was_cut = self.was_too_large
         self.model.accept(self.sent)
         self.model.sent = history
+
+    def too_large(self) -> None:
+        """Where nothing can be cut, the turn goes on without signed thinking, and so does the next one."""
+        self.model.was_cut = self.was_too_large = True
 
     def says(self, said: Say) -> Reply:
         """A reply with marks of its own."""
@@ -350,7 +357,8 @@ class Conversation(RuleBasedStateMachine):
             call = self.model.call(token)
             again = token in self.model.ran or token in self.effects
             require(not again or call.tool in IDEMPOTENT, f"the effect of {token} takes place again")
-            require(self.keys.setdefault(token, ctx.idempotency_key) == ctx.idempotency_key, "another key")
+            key = self.keys.setdefault((ctx.conversation_id, token), ctx.idempotency_key)
+            require(key == ctx.idempotency_key, "another key")
             most = self.plan.max_calls
             require(most is None or self.model.began < most, "more calls of the turn run than may")
         except Broken as exc:
@@ -500,6 +508,7 @@ class Conversation(RuleBasedStateMachine):
         """
         base = self.blob, before or self.model.copied()
         self._begin(plan)
+        self.seen_before = base[1].seen
         if plan.max_calls is not None:
             self.model.excuse("limit")
         faults = {one.kind for one in plan.script if isinstance(one, Fault)}
@@ -608,6 +617,8 @@ class Conversation(RuleBasedStateMachine):
         )
         if poison:
             model.hand_back([m for message in exc.pending_input for m in MARKS.findall(message.text)])
+            if not model.is_open:  # an event that a newer one of this call replaced is forgotten, too
+                model.seen &= self.seen_before
             told = {mark for record in exc.tool_log for mark in MARKS.findall(record.result)}
             lost = [call.result for call in model.calls if call.result and call.result not in told]
             require(not lost, f"the results {lost} were refused, and the error has them not")
