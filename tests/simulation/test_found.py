@@ -103,6 +103,14 @@ FOUND = {
         leases=True,
         crowd=2,
     )._replace(steers=True),
+    "a redaction found nothing, while a turn ran that had loaded the text": schedule(
+        1115257,
+        Act("send", 1, save="checkpoint", choice=0.2621070594858599, faults=(Fault(4, "fail", 1.5),)),
+        Act("send", 2, choice=0.683189398434369),
+        Act("redact", 4, save="checkpoint", target=1, choice=0.3062438893705529),
+        crowd=2,
+        wire="openai-responses",
+    ),
 }
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...base.values import replace
 from ...history.export import as_base64, export_state
 from ...history.redact.matching import Match
-from ...history.redact.redaction import RedactedPlace, Redaction, redact_state
+from ...history.redact.redaction import RedactedPlace, Redaction, marked_redacted, redact_state
 from ...state.apart import whole
 from ...state.state import load_meta
 from ...turn.flow import Flow, computed
@@ -118,10 +118,16 @@ def _redacted(row: Row, match: Match, with_: str) -> Flow[Redaction]:
         )
         found = yield from computed(redact)
         is_same = found.state == row.stored
-        if is_same and not row.has_unlisted:
+        if is_same and not row.has_unlisted and callable(getattr(settings.store, "lease", None)):
             return replace(found, state=whole(row.stored))
         try:
-            if is_same:  # parts that no head lists may have the text, and nothing can redact them
+            if is_same and not row.has_unlisted:
+                # Without leases a turn may run that has loaded an older row, which had the text. The mark
+                # keeps it from being put behind this row.
+                mark = partial(marked_redacted, row.stored, codec=settings.codec, binding=settings.binding)
+                found = replace(found, state=(yield from computed(mark)))
+                yield from row.commit(found.state, most=0, is_paid=False)
+            elif is_same:  # parts that no head lists may have the text, and nothing can redact them
                 yield from row.overwrite(row.stored)
             else:
                 # No rebase: another worker's additions may have the text, too. They are loaded and redacted.

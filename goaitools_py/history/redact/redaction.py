@@ -52,6 +52,7 @@ __all__ = [
     "Pass",
     "RedactedPlace",
     "Redaction",
+    "marked_redacted",
     "redact_state",
 ]
 
@@ -154,14 +155,21 @@ def redact_state(
     )
     if not places and not dropped:
         return found
-    meta = msgspec.structs.replace(state.meta, rev=given.meta.rev + 1, parent=digest8(bytes(blob)[:112]))
-    if places:
+    return replace(found, state=_written(state, bytes(blob), codec, binding, is_marked=bool(places)))
+
+
+def marked_redacted(blob: bytes, *, codec: Codec, binding: Any) -> bytes:
+    """The state with the mark of a redaction in which nothing was found."""
+    return _written(load_state(blob, codec=codec, binding=binding), blob, codec, binding, is_marked=True)
+
+
+def _written(state: ConversationState, given: bytes, codec: Codec, binding: Any, *, is_marked: bool) -> bytes:
+    meta = msgspec.structs.replace(state.meta, rev=state.meta.rev + 1, parent=digest8(given[:112]))
+    if is_marked:
         # A redaction has no clock, so the row has the time of the last write. It tells another worker, which
         # saves a turn on the old state, that the history has changed.
         meta = msgspec.structs.replace(meta, cuts=with_cut(meta, meta.updated, REDACTED, 0, 0))
-    limits = hard_limits(codec)
-    new = dump_state(replace(state, meta=meta), codec=codec, binding=binding, limits=limits)
-    return replace(found, state=new)
+    return dump_state(replace(state, meta=meta), codec=codec, binding=binding, limits=hard_limits(codec))
 
 
 def _sealed(state: ConversationState, codec: Codec, binding: Any) -> int:
