@@ -40,6 +40,7 @@ from ..types.errors import EditError
 from ..types.options import check_options
 from ..types.render import BlockText
 from .archive_reading import is_undoable, newest_cut, undoable, undone
+from .rewrite.call_ids import with_unique_calls
 from .rewrite.repair import REPAIRED, checked
 from .rewrite.rewritten import UNSIGNED, unsigned_turns
 
@@ -406,9 +407,10 @@ def undo_cut(
 
     Without a turn since the cut, the conversation is as before the cut: its signed thinking is valid again.
     Turns since the cut follow the turns that come back. Their signed thinking is taken out, because it was
-    signed over the shorter history. Usage, cost, used ids and waiting messages stay. Call it again to undo
-    the cut before. Turns that were repaired since the cut, or lost their signed thinking, come back as they
-    were, too. The next turn takes signed thinking out again if it does not fit.
+    signed over the shorter history, and their calls get other ids where calls that come back have the same.
+    Usage, cost, used ids and waiting messages stay. Call it again to undo the cut before. Turns that were
+    repaired since the cut, or lost their signed thinking, come back as they were, too. The next turn takes
+    signed thinking out again if it does not fit.
 
     Args:
         blob: The state. It has the record of its newest cut, see ``Compactor(…, retain=True)``.
@@ -454,8 +456,9 @@ def _with_turns_since(
     early: ConversationState, since: Sequence[ClosedTurn], dialect: Dialect
 ) -> ConversationState:
     """The state before a cut, with the turns since the cut behind it. The whole history is checked."""
-    since = unsigned_turns(since, dialect)
-    turns = [*with_numbers(closed_turns(early)), *since]
+    back = with_numbers(closed_turns(early))
+    since = with_unique_calls(unsigned_turns(since, dialect), back, dialect)
+    turns = [*back, *since]
     meta = unanchored(early.meta)
     added = count_entries([entry for turn in since for entry in turn.entries], dialect)
     meta = msgspec.structs.replace(

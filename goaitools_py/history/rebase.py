@@ -38,6 +38,7 @@ from ..state.state import (
 from ..types.errors import StateConflictError
 from .archive_reading import REDACTED
 from .convert.state import translated
+from .rewrite.call_ids import with_unique_calls
 from .rewrite.rewritten import is_signed, unsigned_turns
 
 __all__ = ["begun_at", "holds_state", "rebase_state", "with_arrived"]
@@ -64,7 +65,8 @@ def rebase_state(
         base: The state that `mine` grew from; None or empty if `mine` began the conversation.
         theirs: The state that was saved meanwhile.
         concurrent_turns: Put my turns behind theirs if both have new turns. The model has answered mine
-            without knowing theirs. Signed thinking is taken out of mine, because its prefix changes.
+            without knowing theirs. Signed thinking is taken out of mine, because its prefix changes. A call
+            of mine with the id of a call of theirs gets another id.
         codec: How the blobs are protected.
         binding: The owner, for sealed blobs.
         dialect: The dialect of a provider API that is not built in.
@@ -384,6 +386,7 @@ def _behind(
         )
     if my.meta.signed:
         own = unsigned_turns(own, dialect)
+    own = with_unique_calls(own, before, dialect)
     first = their.meta.processed + 1
     own = [_renumbered(turn, number) for number, turn in enumerate(own, first)]
     behind = [*with_numbers(before), *own]

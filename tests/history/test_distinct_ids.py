@@ -1,4 +1,5 @@
-"""Call ids that come twice in one history become unique at an import and at a conversion."""
+"""Call ids that come twice in one history become unique: at an import, at a conversion, and where turns are
+put behind turns that they have not grown from."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 import zstandard
 
+from goaitools_py import Chat, Compactor, KeepRecentTurns, TurnLimit, tool
 from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.backends.protocols import ViewsHistory
 from goaitools_py.base.values import replace
@@ -20,10 +22,12 @@ from goaitools_py.states import (
     convert_state,
     inspect_state,
     read_history,
+    rebase_state,
     state_from_messages,
     state_messages,
+    undo_cut,
 )
-from goaitools_py.testing import ScriptedBackend, check_history
+from goaitools_py.testing import Calls, ScriptedBackend, check_history
 from goaitools_py.types.messages import Text, ToolCall, ToolResult, assistant, user
 
 JSON = dict[str, Any]
@@ -219,6 +223,100 @@ def test_a_conversion_makes_ids_unique(wire: str, to: str) -> None:
     results = {one.tool_call_id: one.text for one in messages if one.role == "tool"}
     ids = [call.id for message in messages for call in message.tool_calls]
     assert [results[id] for id in ids] == ["first", "second", "beside", "third"]
+
+
+# ------------------------------------------------------------------- turns behind turns that are not theirs
+
+
+@tool
+def pay(sum: int) -> str:
+    """Pay."""
+    if sum < 0:
+        raise ValueError("no such sum")
+    return f"paid {sum}"
+
+
+def paying(state: bytes, sum: int, wire: str) -> bytes:
+    """A turn with a call, said to a server that counts its calls: the first one always has the same id."""
+    script = Calls([("pay", {"sum": sum})]), f"Done {sum}."
+    return Chat(ScriptedBackend(*script, wire=wire), tools=[pay]).chat_with_state(state, user="Pay.").state
+
+
+def told(wire: str, *texts: str) -> bytes:
+    return Chat(ScriptedBackend(*texts, wire=wire)).run_turns(None, list(texts)).state
+
+
+def test_a_turn_behind_anothers_turn(wire: str) -> None:
+    """Theirs stays as it was. My call gets another id, and so do its result and the flag of that."""
+    base = told(wire, "Hello.")
+    theirs, mine = paying(base, 1, wire), paying(base, -2, wire)
+    (id,) = {call.id for state in (theirs, mine) for call in calls_of(state)}
+
+    joined = rebase_state(mine, base=base, theirs=theirs, concurrent_turns=True)
+
+    assert check_history(wire, state_messages(joined)) == []
+    assert state_messages(joined)[: len(state_messages(theirs))] == state_messages(theirs)
+    first, second = (call.id for call in calls_of(joined))
+    assert first == id
+    assert answers(joined)[first] == "paid 1"
+    assert answers(joined)[second] == answers(mine)[id]
+    flags = [turn.record.facts.get("flags") for turn in closed_turns(load_state(joined))]
+    assert flags == [None, None, {second: "error"}]
+    assert rebase_state(mine, base=base, theirs=theirs, concurrent_turns=True) == joined
+
+
+def test_three_turns_of_one_base(wire: str) -> None:
+    """Also if the base has the id too: then both turns have made the same new id of it."""
+    base = paying(told(wire, "Hello."), 0, wire)
+    first, second, third = (paying(base, sum, wire) for sum in (1, 2, 3))
+
+    joined = rebase_state(second, base=base, theirs=first, concurrent_turns=True)
+    joined = rebase_state(third, base=base, theirs=joined, concurrent_turns=True)
+
+    assert check_history(wire, state_messages(joined)) == []
+    found = answers(joined)
+    assert [found[call.id] for call in calls_of(joined)] == ["paid 0", "paid 1", "paid 2", "paid 3"]
+
+
+@pytest.mark.parametrize("to", WIRES)
+def test_a_turn_behind_a_converted_one(wire: str, to: str) -> None:
+    """Two providers that count their calls."""
+    base = told(wire, "Hello.")
+    theirs = paying(convert_state(base, to=to).state, 1, to)
+    mine = paying(base, 2, wire)
+
+    joined = rebase_state(mine, base=base, theirs=theirs, concurrent_turns=True)
+
+    assert check_history(wire, state_messages(joined)) == []
+    found = answers(joined)
+    assert [found[call.id] for call in calls_of(joined)] == ["paid 1", "paid 2"]
+
+
+def test_turns_behind_a_cut_that_is_undone(wire: str) -> None:
+    """No request had the cut turns when the newer call got its id. They come back as they were."""
+    before = paying(paying(told(wire, "Hello."), 1, wire), 2, wire)
+    dropping = Compactor(TurnLimit(1), KeepRecentTurns(1), retain=True)
+    cut = Chat(ScriptedBackend(wire=wire)).compact_state(before, dropping).state
+    assert len(calls_of(cut)) == 1
+
+    back = undo_cut(paying(cut, 3, wire))
+
+    assert check_history(wire, state_messages(back)) == []
+    assert state_messages(back)[: len(state_messages(before))] == state_messages(before)
+    found = answers(back)
+    assert [found[call.id] for call in calls_of(back)] == ["paid 1", "paid 2", "paid 3"]
+
+
+def test_other_ids_stay(wire: str) -> None:
+    """My turn is put behind theirs byte for byte."""
+    base = told(wire, "Hello.")
+    theirs = Chat(ScriptedBackend("Yes.", wire=wire)).chat_with_state(base, user="Well?").state
+    mine = paying(base, 1, wire)
+
+    joined = rebase_state(mine, base=base, theirs=theirs, concurrent_turns=True)
+
+    own = len(state_messages(base))
+    assert state_messages(joined) == [*state_messages(theirs), *state_messages(mine)[own:]]
 
 
 # ----------------------------------------------------------------------------------- real histories

@@ -111,6 +111,12 @@ FOUND = {
         crowd=2,
         wire="openai-responses",
     ),
+    "two turns had a call of one id, and one was put behind the other": schedule(
+        1,
+        Act("convert", 1, rounds=(("look",),), choice=0.8866052889266723, wire="openai-responses"),
+        Act("send", 2, rounds=(("look",),), choice=0.9144162219734048),
+        crowd=2,
+    )._replace(behind=True, converts=True),
 }
 
 
