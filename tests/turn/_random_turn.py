@@ -95,6 +95,8 @@ class Attempt:
         self.turn: Any = None
         self.seen: Exception | None = None
         self.told = base.told
+        self.codes: set[str] | None = None
+        """What the turn has warned of; None while it runs, and if nobody could be told."""
 
     def go(self) -> None:
         """Run it, check it, and make its last blob the conversation's."""
@@ -394,8 +396,10 @@ class Attempt:
         if self._may_cut or (served and served[-1][1].fault in DOUBTFUL):
             return None
         taken = self._taken()
-        if taken and taken[-1][1]:
-            return None  # the state may have this form or the one before
+        while taken and taken[-1][1]:
+            if self.codes is None or self.codes & REFORMED:
+                return None  # the state may have this form, or the one before
+            taken.pop()
         return taken[-1][0] if taken else self.base.sent
 
     # ------------------------------------------------------------------------------------ checking
@@ -413,7 +417,7 @@ class Attempt:
 
     def _check_requests(self, result: ChatResult | None, error: BaseException | None) -> None:
         base = self.base
-        codes = self._warnings(result, error)
+        codes = self.codes = self._warnings(result, error)
         if codes is None:  # nobody was told
             codes = ANYTHING if base.voice and base.voice != self._voice else set()
             if any(is_tried for _, is_tried in self._taken()):
