@@ -40,9 +40,8 @@ from ..types.errors import EditError
 from ..types.options import check_options
 from ..types.render import BlockText
 from .archive_reading import is_undoable, newest_cut, undoable, undone
-from .rewrite.call_ids import with_unique_calls
 from .rewrite.repair import REPAIRED, checked
-from .rewrite.rewritten import UNSIGNED, unsigned_turns
+from .rewrite.rewritten import UNSIGNED, unsigned_turns, with_unique_calls
 
 __all__ = ["EditError", "before_message", "fork_state", "rewind_state", "undo_cut"]
 

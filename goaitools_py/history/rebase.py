@@ -38,8 +38,7 @@ from ..state.state import (
 from ..types.errors import StateConflictError
 from .archive_reading import REDACTED
 from .convert.state import translated
-from .rewrite.call_ids import with_unique_calls
-from .rewrite.rewritten import is_signed, unsigned_turns
+from .rewrite.rewritten import is_signed, unsigned_turns, with_unique_calls
 
 __all__ = ["begun_at", "holds_state", "rebase_state", "with_arrived"]
 

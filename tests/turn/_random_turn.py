@@ -51,6 +51,8 @@ STRONG = {
 }
 ANYTHING = {*STRONG, "tools_changed", "thinking_removed", "thinking_unbound"}
 """What may have been told to somebody who is dead."""
+REFORMED = {"view_changed", "thinking_removed"}
+"""What is told of a reply to a request whose form an earlier refusal has changed."""
 FAULTS: dict[str, Callable[[int | None, Reply], Any]] = {
     "500": lambda *_: Fault.server_error(),
     "503": lambda *_: Fault.server_error(503),
@@ -93,6 +95,8 @@ class Attempt:
         self.turn: Any = None
         self.seen: Exception | None = None
         self.told = base.told
+        self.codes: set[str] | None = None
+        """What the turn has warned of; None while it runs, and if nobody could be told."""
 
     def go(self) -> None:
         """Run it, check it, and make its last blob the conversation's."""
@@ -295,7 +299,7 @@ class Attempt:
             voice=self._voice,
             sent=self._last_sent(),
             told=self._told_so_far(),
-            is_imported=self.base.is_imported and not self._accepted(),
+            is_imported=self.base.is_imported and all(is_tried for _, is_tried in self._taken()),
             **more,
         )
 
@@ -361,15 +365,27 @@ class Attempt:
             served.append((request, script.pop(0) if script and is_valid else Said()))
         return served
 
+    def _taken(self) -> list[tuple[Sent, bool]]:
+        """The requests that the provider took, each with whether its form was only tried: it came after a
+        refusal. The state gets a tried form together with a reply to it, and not before."""
+        taken: list[tuple[Sent, bool]] = []
+        is_tried = False
+        for request, said in self._served():
+            if (
+                request.status == 200
+                and said.fault not in (*HOLLOW, *DOUBTFUL)
+                # A cut body is no reply, a cut stream the beginning of one.
+                and (said.fault != "cut" or (request.parsed or {}).get("stream"))
+            ):
+                taken.append((Sent.of(request, self.wire), is_tried))
+            if request.status in POISON:
+                is_tried = True
+            elif request.status == 200 and not said.fault:
+                is_tried = False
+        return taken
+
     def _accepted(self) -> list[Sent]:
-        return [
-            Sent.of(request, self.wire)
-            for request, said in self._served()
-            if request.status == 200
-            and said.fault not in (*HOLLOW, *DOUBTFUL)
-            # A cut body is no reply, a cut stream the beginning of one.
-            and (said.fault != "cut" or (request.parsed or {}).get("stream"))
-        ]
+        return [sent for sent, _ in self._taken()]
 
     def _accepted_any(self) -> bool:
         """Whether the provider took, or may have taken, any request of this turn."""
@@ -379,8 +395,12 @@ class Attempt:
         served = self._served()
         if self._may_cut or (served and served[-1][1].fault in DOUBTFUL):
             return None
-        accepted = self._accepted()
-        return accepted[-1] if accepted else self.base.sent
+        taken = self._taken()
+        while taken and taken[-1][1]:
+            if self.codes is None or self.codes & REFORMED:
+                return None  # the state may have this form, or the one before
+            taken.pop()
+        return taken[-1][0] if taken else self.base.sent
 
     # ------------------------------------------------------------------------------------ checking
 
@@ -397,30 +417,35 @@ class Attempt:
 
     def _check_requests(self, result: ChatResult | None, error: BaseException | None) -> None:
         base = self.base
-        codes = self._warnings(result, error)
+        codes = self.codes = self._warnings(result, error)
+        if codes is None:  # nobody was told
+            codes = ANYTHING if base.voice and base.voice != self._voice else set()
+            if any(is_tried for _, is_tried in self._taken()):
+                codes = codes | REFORMED
         problems = [problem for request in self.sim.requests for problem in request.problems]
         if base.is_imported and problems:
             problems = [p for p in problems if "signature" not in p and "`data`" not in p]
-        if self.step.thinks == "off" and (self.was_unbound or "thinking_unbound" in (codes or ())):
+        if self.step.thinks == "off" and (self.was_unbound or "thinking_unbound" in codes):
             # With thinking switched off there is no member by which a request could ask to drop a block.
             problems = [p for p in problems if "signature" not in p and "`data`" not in p]
         require(not problems, f"the provider refuses a request: {problems[:1]}")
         tokens = self.world.effects[self.effects_before :]
         again = [t for t in tokens if t in base.ran or t in self.begun_calls or tokens.count(t) > 1]
         require(not again, f"a tool ran twice along one chain: {again}")
-        if codes is None:
-            codes = ANYTHING if base.voice and base.voice != self._voice else set()
         told = codes | base.told
         self.told = frozenset(told)
         if "input_dropped" in codes:
             is_told = self.was_unbound or base.was_imported or told & {"thinking_unbound", "thinking_removed"}
             require(is_told, "the provider dropped thinking, and nothing had changed")
-        self._check_prefix(told)
+        self._check_prefix(told, is_broken_off=result is None)
 
-    def _check_prefix(self, told: set[str]) -> None:
+    def _check_prefix(self, told: set[str], *, is_broken_off: bool) -> None:
         before = self.base.sent
         cut = self._may_cut or "emergency_cut" in told
-        for sent in self._accepted():
+        taken = self._taken()
+        while is_broken_off and taken and taken[-1][1]:
+            taken.pop()  # without a reply to the tried form nobody is told, and the state does not have it
+        for sent, _ in taken:
             if before is not None and not cut:
                 if not told & {"tools_changed"}:
                     require(before.tools == sent.tools, "the tools changed without a warning")
@@ -451,7 +476,7 @@ class Attempt:
         if result is not None:
             blob, text, log = result.state, result.text, result.tool_log
             cut = result.compaction is not None or self._may_cut
-            known = replace(self._known(blob, before, may_cut=cut), told=frozenset())
+            known = replace(self._known(blob, before, may_cut=cut), told=frozenset(), is_imported=False)
             sent = Sent.of(self.sim.requests[-1], self.wire)
             known = replace(known, sent=None if cut else sent)
             lost = [mark for mark in MARKS.findall(text) if mark not in known.marks]

@@ -17,13 +17,14 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import ModelSettings, ProviderRejectedError, ProviderTool, event
+from goaitools_py import ModelSettings, ProviderRejectedError, ProviderTool, TurnError, event
 from goaitools_py.sim import Fault, Reply
 from goaitools_py.states import inspect_state, state_messages
 
 from ._random_known import Broken
 from ._random_steps import Said, Step, draw, shown
 from ._random_world import World
+from ._reading import read_body
 
 FEW = 2
 SHRINK_RUNS = 120
@@ -184,6 +185,25 @@ def test_a_call_behind_words_loses_its_reasoning_too(face: Any, sim: Any, wire: 
 
     assert "thinking_removed" in [warning.code for warning in result.warnings]
     assert sim.problems == []
+
+
+@pytest.mark.parametrize("wire", ["openai-responses"])
+def test_a_form_tried_in_vain_is_forgotten(face: Any, sim: Any, wire: str) -> None:
+    """A refusal, then a stream in another form that breaks off: no reply, so the old bytes are sent again."""
+    chat = face.on(sim)
+    sim.push(Reply.refusal("No."))
+    before = chat.chat_with_state(chat.chat(user="Well?").state, user="Why?").state
+    first = read_body(sim.requests[-1].body).spans["input"].rstrip(b"]")
+    sim.push(Fault.bad_request(), Fault.cut_stream(3, reply=Reply.text("Because.")))
+
+    with pytest.raises(TurnError) as caught:
+        chat.start(before, user="And now?").result()
+    tried = read_body(sim.requests[-1].body).spans["input"]
+    result = chat.resume(caught.value.state)
+
+    assert not tried.startswith(first)
+    assert read_body(sim.requests[-1].body).spans["input"].startswith(first)
+    assert "view_changed" not in [warning.code for warning in (*caught.value.warnings, *result.warnings)]
 
 
 def shrug() -> str:

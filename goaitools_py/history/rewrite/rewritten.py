@@ -2,8 +2,8 @@
 and the signed blocks that go.
 
 Owns: the common steps of every rewrite of entries, the rewrite that takes out signed thinking and reasoning,
-and the mark of the blocks that stay. Must never know: why entries or a prefix changed, or which blocks a
-provider signs (that is the dialect's).
+the mark of the blocks that stay, and other ids for calls whose ids stand in earlier turns. Must never know:
+why entries or a prefix changed, or which blocks a provider signs (that is the dialect's).
 
 Some providers sign a block together with its prefix: everything before it. Behind another prefix they refuse
 or drop this block and all signed blocks after it. So signed blocks are taken out of the whole closed history
@@ -15,11 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import accumulate, pairwise
 from typing import Final
 
 import msgspec
 
 from ...backends.base import Dialect
+from ...backends.protocols import EntryView, ViewsHistory
 from ...base.values import replace
 from ...open_turn.turn_ids import with_texts
 from ...state.closed_turns import ClosedTurn, has_gap, with_numbers
@@ -27,7 +29,16 @@ from ...state.records import with_cut
 from ...state.state import ConversationState, closed_turns, rebuild
 from ..archive_keeping import Retention, marked, with_record
 
-__all__ = ["REPAIRED", "UNSIGNED", "is_signed", "rewritten", "unsign", "unsign_open", "unsigned_turns"]
+__all__ = [
+    "REPAIRED",
+    "UNSIGNED",
+    "is_signed",
+    "rewritten",
+    "unsign",
+    "unsign_open",
+    "unsigned_turns",
+    "with_unique_calls",
+]
 
 UNSIGNED: Final = "unsigned"
 """The name in the list of cuts, in the place of a strategy."""
@@ -150,3 +161,35 @@ def _is_readable(entries: Sequence[bytes], dialect: Dialect) -> bool:
         dialect.view(entries)
         return True
     return False
+
+
+def with_unique_calls(
+    turns: Sequence[ClosedTurn], before: Sequence[ClosedTurn], dialect: Dialect
+) -> list[ClosedTurn]:
+    """The turns, to be put behind `before`: a call with the id of an earlier call gets another id, and so
+    does its result.
+
+    A turn gives new ids only to calls of its own history. Servers that count their calls give the same ids in
+    two turns that do not know each other. `before` stays as it is. Nothing changes for a dialect without
+    `ViewsHistory`. The signed blocks of the turns must be gone, because their prefix changes.
+    """
+    if not isinstance(dialect, ViewsHistory):
+        return list(turns)
+    entries = [entry for turn in (*before, *turns) for entry in turn.entries]
+    own = sum(len(turn.entries) for turn in turns)
+    views = dialect.unique_calls(entries)[len(entries) - own :]
+    ends = accumulate((len(turn.entries) for turn in turns), initial=0)
+    return [
+        _renamed(turn, views[start:end]) for turn, (start, end) in zip(turns, pairwise(ends), strict=True)
+    ]
+
+
+def _renamed(turn: ClosedTurn, views: Sequence[EntryView]) -> ClosedTurn:
+    ids = {old: new for view in views for old, new in view.ids.items()}
+    if not ids:
+        return turn
+    record = turn.record
+    if flags := record.facts.get("flags"):
+        named = {ids.get(id, id): flag for id, flag in flags.items()}
+        record = replace(record, facts={**record.facts, "flags": named})
+    return replace(turn, entries=tuple(view.entry for view in views), record=record)
