@@ -220,6 +220,7 @@ class Conversation(RuleBasedStateMachine):
         self.keys: dict[tuple[str, str], str] = {}
         """Of each call in each conversation: a fork is another one."""
         self.seen_before: set[str] = set()
+        self.begun_before: set[str] = set()
         self.is_cut = False
         self._begin(Plan())
 
@@ -509,6 +510,7 @@ class Conversation(RuleBasedStateMachine):
         base = self.blob, before or self.model.copied()
         self._begin(plan)
         self.seen_before = base[1].seen
+        self.begun_before = {call.id for call in self._pending(self.blob, "in_doubt")}
         if plan.max_calls is not None:
             self.model.excuse("limit")
         faults = {one.kind for one in plan.script if isinstance(one, Fault)}
@@ -629,7 +631,7 @@ class Conversation(RuleBasedStateMachine):
         else:
             require(not exc.pending_input, f"{type(exc).__name__} hands messages back")
         if isinstance(exc, CheckpointError):
-            started = self._pending(exc.state, "in_doubt")
+            started = {call.id for call in self._pending(exc.state, "in_doubt")} - self.begun_before
             require(not started, "a call has started, of which nobody has kept that it would")
         self._take(exc.state or b"")
 
