@@ -15,10 +15,13 @@ from goaitools_py import (
     PLAIN,
     UNBOUND,
     Chat,
+    Compactor,
+    KeepRecentTurns,
     StateCorruptError,
     StateError,
     StateTooLargeError,
     StateVersionError,
+    TurnLimit,
     event,
 )
 from goaitools_py.base.values import replace
@@ -56,7 +59,17 @@ SUITES: dict[str, tuple[Any, bytes, Any]] = {
     "encrypted": (Encrypted(RING), OLD, BOUND),
     "client": (Encrypted(RING, visible_to="client"), OLD, BOUND),
 }
-RECORD = b'{"role":"user","content":"what was said long ago"},\n' * 40
+
+
+def archived() -> tuple[bytes, int]:
+    """A part of an archive: its raw bytes, and how many records it has."""
+    cut = Compactor(TurnLimit(1), KeepRecentTurns(1), retain=True)
+    talk = Chat(ScriptedBackend(*["Long ago."] * 41), compactor=cut)
+    (part,) = load_state(talk.run_turns(None, ["What was said long ago?"] * 41).state).parts
+    return part.raw(PLAIN), part.entries
+
+
+RECORD, RECORDS = archived()
 PICTURE = random.Random(3).randbytes(5000)
 
 
@@ -83,7 +96,7 @@ def holding(state: ConversationState, parts: tuple[Part, ...]) -> ConversationSt
 
 
 def both() -> tuple[Part, Part]:
-    return new_part(ARCHIVE, RECORD, 40), new_part(MEDIA, PICTURE, 1)
+    return new_part(ARCHIVE, RECORD, RECORDS), new_part(MEDIA, PICTURE, 1)
 
 
 # ---------------------------------------------------------------------------------------------- kept
@@ -96,7 +109,7 @@ def test_parts_come_back(opening: dict[str, Any]) -> None:
     found = parts_of(blob, **opening)
 
     assert [(part.kind, part.entries, part.raw(**opening)) for part in found] == [
-        (ARCHIVE, 40, RECORD),
+        (ARCHIVE, RECORDS, RECORD),
         (MEDIA, 1, PICTURE),
     ]
     assert verify_state(blob, **opening) == ()
@@ -228,7 +241,7 @@ def test_rewrap_moves_parts_to_every_codec(opening: dict[str, Any], target: str)
 def test_a_part_belongs_to_its_owner_and_its_place() -> None:
     """An encrypted part does not open for another owner, as another kind, or with another count."""
     opening: dict[str, Any] = {"codec": Encrypted(RING), "binding": BOUND}
-    (part,) = parts_of(with_parts(opening, new_part(ARCHIVE, RECORD, 40)), **opening)
+    (part,) = parts_of(with_parts(opening, new_part(ARCHIVE, RECORD, RECORDS)), **opening)
 
     changed = [replace(part, kind=MEDIA), replace(part, entries=41)]
 
