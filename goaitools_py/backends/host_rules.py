@@ -19,7 +19,7 @@ RULES: Final[Mapping[str, str]] = {
     "a": "roles alternate: neighbouring messages of one role are joined",
     "c": "no reasoning beside content and calls in one message: the reasoning is left out",
     "d": "no role `developer`: it is `system`",
-    "e": "no empty text: null beside calls, and an assistant's message that says nothing is left out",
+    "e": "no empty text: null beside calls (reasoning: a space), and an assistant's mute message is left out",
     "f": "names of tools and authors, types of calls and of parts are as the provider's own host takes them",
     "g": "the first call of each step has a thought signature",
     "h": "arguments of calls are JSON objects",

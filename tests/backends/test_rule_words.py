@@ -135,7 +135,7 @@ SEEN: list[tuple[str, int, Any]] = [
         ),
     ),
     (
-        "k",
+        "ek",
         400,
         error("thinking is enabled but reasoning_content is missing in assistant tool call message at 2"),
     ),

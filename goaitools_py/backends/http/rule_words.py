@@ -191,11 +191,17 @@ RULE_WORDINGS: Final = (
     ),
     # --------------------------------------------------------------------------------- reasoning, signatures
     RuleWording(
+        "ek",
+        "Moonshot, which refuses an empty text, too",
+        "reasoning_content`? is missing",
+        "continuedev/continue#11600, earendil-works/pi#4178",
+    ),
+    RuleWording(
         "k",
-        "Moonshot; DeepSeek",
-        r"reasoning_content`? is missing|missing `?reasoning_content"
+        "DeepSeek",
+        r"missing `?reasoning_content"
         r"|(?:reasoning_content|content\[\]\.thinking)`? in the thinking mode must be passed back",
-        "continuedev/continue#11600, anomalyco/opencode#17523, earendil-works/pi#3636",
+        "anomalyco/opencode#17523, earendil-works/pi#3636",
     ),
     RuleWording(
         "q",

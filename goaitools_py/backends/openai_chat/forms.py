@@ -255,16 +255,17 @@ def _reasoning(edit: Edit, view: Mapping[str, Any], letters: str) -> bool:
         if given and not word(view, "reasoning"):
             edit.put("reasoning", edit.members["reasoning_content"], "rewritten")
         edit.drop("reasoning_content", "members")
-    elif "k" in letters and not (given or _may_stay_empty(view)):
+    elif "k" in letters and not (given or _may_stay_empty(view, letters)):
         edit.put("reasoning_content", rawjson.dumps(word(view, "reasoning") or " "), "rewritten")
         edit.drop("reasoning", "members")
     return False
 
 
-def _may_stay_empty(view: Mapping[str, Any]) -> bool:
-    """True for an empty text without calls: DeepSeek has taken its own back (recorded traffic). Beside calls
-    Moonshot refuses it."""
-    return isinstance(view.get("reasoning_content"), str) and not view.get("tool_calls")
+def _may_stay_empty(view: Mapping[str, Any], letters: str) -> bool:
+    """True for an empty text: DeepSeek has taken its own back (recorded traffic). Moonshot, which takes no
+    empty text, refuses it beside calls."""
+    is_refused = "e" in letters and view.get("tool_calls")
+    return isinstance(view.get("reasoning_content"), str) and not is_refused
 
 
 def _has_text(content: object) -> bool:
