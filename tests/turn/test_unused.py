@@ -7,10 +7,11 @@ The numbers are of Python 3.11; newer releases make fewer calls. A change that n
 from __future__ import annotations
 
 import asyncio
+import gc
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,15 @@ def counted_async(turn: str) -> Counter[str]:
 
     asyncio.run(run())
     return counting.calls
+
+
+@pytest.fixture(autouse=True)
+def _no_garbage_of_other_tests() -> Iterator[None]:
+    """Its finalizers would be counted as calls of the turn."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.mark.skipif(
