@@ -156,9 +156,11 @@ def test_the_page_of_versions_has_the_lower_bounds() -> None:
 
 
 def test_the_page_of_versions_has_the_licences() -> None:
-    """As the installed distributions state them."""
+    """As the installed distributions state them. An older one may have had another licence."""
     kinds = re.compile(r"\b(?:Apache|BSD|L?GPL|MIT|MPL)\b")
-    for name, *_, licence in _rows_of_the_page():
+    for name, bound, *_, licence in _rows_of_the_page():
+        if metadata.version(name) == bound:  # the table is of the newest
+            continue
         found = metadata.metadata(name)
         stated = [found.get("License-Expression") or found.get("License") or ""]
         stated += [one for one in found.get_all("Classifier", []) if one.startswith("License")]
