@@ -149,7 +149,7 @@ def holds_state(
     """True if `theirs` has everything that `mine` added to `base`.
 
     For a worker that got no answer to its save: was it saved? False if a cut has since removed the additions
-    of `mine`.
+    of `mine`, or if a message that `mine` claimed was taken back.
     """
     my, old, their = _three(mine, base, theirs, codec, binding)
     if their.meta.parent == digest8(mine[:112]):
@@ -161,7 +161,19 @@ def holds_state(
         and all(cut in their.meta.cuts for cut in my.meta.cuts)
         and _added(gone, their.inbox) == list(their.inbox)
         and not _unsaid(my, old, their)
+        and _has_claims(their, my, old)
     )
+
+
+def _has_claims(their: ConversationState, my: ConversationState, old: ConversationState) -> bool:
+    """True if each waiting message that `my` has claimed since `old` is claimed in `their`, or answered."""
+    before = set(old.inbox)
+    claims = [item for item in my.inbox if item.is_taken and item not in before]
+    if not claims:
+        return True
+    heard = {*closed_entries(their), *(their.open.entries if their.open is not None else ())}
+    waiting = set(their.inbox)
+    return all(item in waiting or item.entry in heard for item in claims)
 
 
 def begun_at(blob: bytes, created: int, *, codec: Codec = PLAIN, binding: Any = None) -> bytes:

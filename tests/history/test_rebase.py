@@ -25,7 +25,7 @@ from goaitools_py import (
 from goaitools_py.backends.base import BackendError
 from goaitools_py.base.values import replace
 from goaitools_py.compaction import MiddleOut
-from goaitools_py.history.additions import append_messages
+from goaitools_py.history.additions import append_messages, claim_waiting, withdraw_message
 from goaitools_py.history.rebase import holds_state
 from goaitools_py.state.records import with_cut
 from goaitools_py.state.state import closed_turns, dump_state, load_state, rebuild
@@ -443,6 +443,31 @@ def test_it_can_be_told_whether_a_state_was_saved(wire: str, base: bytes) -> Non
     for holds, mine in ((theirs, turn), (base, turn), (base, noted), (turn, noted)):
         assert not holds_state(holds, mine, base=base)
     assert not holds_state(later, back, base=turn)
+
+
+def test_a_message_that_was_withdrawn_was_not_claimed(wire: str, base: bytes) -> None:
+    """A claim adds nothing but its mark. Whoever lost its answer must not take a withdrawal for it."""
+    plain = {"codec": PLAIN, "binding": None}
+    waits = append_messages(
+        base,
+        [event("It rains.")],
+        ScriptedBackend(wire=wire).dialect,
+        **plain,
+        min_revision=None,
+        fresh_id="",
+        now_ms=0,
+        ids=["e1"],
+    )
+    mine = claim_waiting(waits, **plain)
+    gone = withdraw_message(waits, "e1", **plain)
+    more = chat(wire).append_to_state(mine, event("Ada won."))
+    answered = chat(wire, "Noted.").resume(more).state
+
+    assert load_state(mine).inbox[0].is_taken
+    for holds in (mine, more, answered):
+        assert holds_state(holds, mine, base=waits)
+    for holds in (waits, gone):
+        assert not holds_state(holds, mine, base=waits)
 
 
 def test_a_message_that_was_saved_is_found_though_others_went_on_with_the_turn(wire: str) -> None:

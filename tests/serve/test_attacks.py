@@ -17,7 +17,7 @@ from ._world import World, asynchronous, said
 
 HALL = "/conversations/hall"
 IDLE = int(os.environ.get("GOAITOOLS_IDLE", "200"))
-"""Idle streams at a time; 1,000 in the long form."""
+"""Idle streams at a time; 5,000 in the long form."""
 FIRE = Calls([("fire", {"at": "y"})])
 
 
@@ -80,7 +80,9 @@ async def test_idle_streams_keep_nobody_out() -> None:
     """Many pages of one owner wait for one turn. Others talk meanwhile, and at the end each page has it all.
     A page that goes leaves nothing behind."""
     look = Calls([("look", {"at": "door"})])
-    world = World(look, "For Bob.", "Done.", limits=ServeLimits(listeners_per_owner=IDLE + 30))
+    world = World(
+        look, "For Bob.", "Done.", limits=ServeLimits(listeners_per_owner=IDLE + 30, listeners=IDLE + 30)
+    )
     async with AsyncExitStack() as pages:
         first = await pages.enter_async_context(world.stream("POST", f"{HALL}/turns", said()))
         await world.is_inside.wait()
