@@ -209,8 +209,8 @@ def check_edits(place: Place, folder: str) -> str:
                 left[row.key] = {id for turn in turns for id in said_in(turn)}
     wanted = done - again  # the text of these has the id of the message that they ask again
     kept = set().union(*left.values())
-    assert not (doubled := [id for id, times in stored.items() if times > 1]), f"{len(doubled)} doubled"
     assert not (lost := wanted - stored.keys() - kept), f"lost {len(lost)} of {len(wanted)}"
+    assert not (doubled := [id for id, times in stored.items() if times > 1]), f"{len(doubled)} doubled"
     assert not (stored.keys() | kept) - said.keys(), "something is stored that no worker delivered"
     branches = [line[1:] for line in log if line[0] == "branch"]
     for key, id, end, gone in branches:
