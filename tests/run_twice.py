@@ -35,10 +35,11 @@ def run(command: list[str], *, env: dict[str, str] | None = None) -> int:
     python = ROOT / ".venv" / "bin" / "python"
     again = ["-m", "pytest", "-q", "--last-failed", "--last-failed-no-failures", "none"]
     code = subprocess.run([python if python.exists() else sys.executable, *again], cwd=ROOT).returncode
-    if code == 0:
+    if code in (0, TESTS_FAILED):
+        still = json.loads(FAILED.read_bytes()) if code else ()
         NOTED.parent.mkdir(exist_ok=True)
         with NOTED.open("a", encoding="utf-8") as file:
-            file.writelines(f"{name}\n" for name in failed)
+            file.writelines(f"{name}\n" for name in failed if name not in still)
     return code
 
 
