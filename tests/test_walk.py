@@ -50,11 +50,15 @@ def pasted(page: Path, folder: Path) -> list[list[str]]:
     return [printed_lines(code) for code in blocks]
 
 
+def newcomer() -> dict[str, str]:
+    """The environment of somebody who has set nothing: with the seed, the README's tests would walk again."""
+    return {name: value for name, value in os.environ.items() if not name.startswith((*CHOSEN, "PYTEST_"))}
+
+
 def printed(command: list[str], folder: Path, **variables: str) -> list[list[str]]:
     """What the blocks print, each by itself."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(CHOSEN)}
     done = subprocess.run(
-        command, cwd=folder, env=clean | variables, capture_output=True, text=True, timeout=120
+        command, cwd=folder, env=newcomer() | variables, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return [block.strip().splitlines() for block in done.stdout.split(BETWEEN)[:-1]]
@@ -78,11 +82,21 @@ def test_a_page_that_says_too_little_fails(tmp_path: Path) -> None:
         printed([sys.executable, "-c", BARE, ",".join(all_of(requirements(page))), "page.py"], tmp_path)
 
 
+def test_the_readmes_tests_do_not_walk_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their environment has no seed."""
+    monkeypatch.setenv("GOAITOOLS_WALK", "1")
+
+    found = newcomer()
+
+    assert "GOAITOOLS_WALK" not in found
+    assert "PATH" in found
+
+
 def readme_line(heading: str, clone: Path) -> None:
     """Run the one line of a section of the README."""
     line = re.findall(r"^```sh\n(.*)\n```$", section(heading), re.M)[0]
     print(f"$ {line}", flush=True)
-    subprocess.run(["bash", "-c", line], cwd=clone, check=True, timeout=1800)
+    subprocess.run(["bash", "-c", line], cwd=clone, env=newcomer(), check=True, timeout=1800)
 
 
 def test_the_whole_walk(tmp_path: Path) -> None:
