@@ -16,7 +16,7 @@ from goaitools_py.states import inspect_state, pending_calls, state_messages
 from goaitools_py.testing import check_history
 
 from ..conftest import ChatFace, Face, Simulator
-from ..turn._reading import HISTORY, texts, users
+from ..turn._reading import HISTORY, RESPONSES, texts, users
 from ..turn.conftest import SkippingClock, texts_in
 from ._table import Absent, Gates, Mode, Row
 
@@ -24,6 +24,8 @@ __all__ = ["ASKED", "House", "Meeting", "require"]
 
 ASKED = "What is my name?"
 KNOWN = "Your name is Ada."
+REFUSED = "'refusal'"
+"""What a message of Responses has in which a model refused, as a Python dict is written."""
 RED = Reply.calls(("get_score", '{"team":"Red"}'))
 
 SHORT_SECONDS = 0.3
@@ -138,7 +140,7 @@ class Meeting:
         ran.clear()
         if self.after_tool:
             sim.push(RED)
-        sim.push(*[scripted] * (1 if row.is_met_once else row.sends[self.wire]))
+        sim.push(*[scripted] * (self.other_forms + (1 if row.is_met_once else row.sends[self.wire])))
         try:
             return self._turn(gates, seconds)
         except TurnError as err:
@@ -178,6 +180,16 @@ class Meeting:
         """Whether the message is the caller's again."""
         return self.row.is_poison[self.wire] and not self.after_tool
 
+    @property
+    def other_forms(self) -> int:
+        """How many other forms of the history are tried after a refusal of the request, and refused as well.
+
+        Some hosts of Responses take no message in which a model refused. So it is sent as a text then.
+        """
+        is_refused = self.row.is_poison[self.wire] and self.row.ends[self.wire] is not ContextTooLongError
+        held = state_messages(self.before) if self.before is not None else []
+        return int(self.wire == RESPONSES and is_refused and REFUSED in str(held))
+
     def check_end(self, end: ChatResult | TurnError) -> None:
         """The turn ended as the table says."""
         row, wire = self.row, self.wire
@@ -192,8 +204,10 @@ class Meeting:
             require(end.__cause__ is not None or row.patience == "turn", "an error without its cause")
         else:
             require(end.status == row.ends[wire], "another result", found=end.status)
-        sent = len(self.house.sim.requests) - self.after_tool
-        require(sent == row.sends[wire], "more or fewer requests", found=sent)
+        requests = self.house.sim.requests[self.after_tool :]
+        forms = self.other_forms if REFUSED in str(requests[0].parsed) else 0  # a cut may have taken it
+        sent = len(requests)
+        require(sent == row.sends[wire] + forms, "more or fewer requests", found=sent)
 
     def check_state(self, end: ChatResult | TurnError) -> None:
         """The state is whole, the provider takes it, and nothing was lost or done twice."""
