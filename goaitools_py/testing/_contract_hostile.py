@@ -6,6 +6,7 @@ Owns: these checks. Must never know: a particular provider API, a test framework
 from __future__ import annotations
 
 import json
+import math
 import random
 import re
 import time
@@ -23,7 +24,9 @@ _MUTANTS: Final = 400
 """The largest number of changed copies of one sample."""
 
 _SECONDS: Final = 1.0
-"""CPU seconds for reading one hostile body of a megabyte. A linear reader needs a tenth of it."""
+"""CPU seconds for reading one hostile body of a megabyte. A linear reader needs a fifth of it."""
+_TRIES: Final = 3
+"""The fastest reading counts: on a shared machine another program makes a single one several times slower."""
 
 _KINDS: Final[Mapping[int, tuple[tuple[FaultKind, ...], bool | None]]] = {
     400: (("rejected",), False),
@@ -153,10 +156,10 @@ def _odd_streams(case: DialectCase) -> Findings:
 
 @check("a decoder takes time in the length of an event, whatever way it is cut")
 def _long_event(case: DialectCase) -> Findings:
-    decoder = case.dialect.decoder()
     chunk = b"x" * 256
 
     def feed() -> None:
+        decoder = case.dialect.decoder()
         for _ in range(16_384):
             list(decoder.feed(chunk))
 
@@ -247,11 +250,14 @@ def _sound(what: str, dialect: Dialect, call: Callable[[], Reply], words: list[s
 
 
 def _timed(what: str, call: Callable[[], object]) -> Findings:
-    began = time.thread_time()
-    outcome(call)
-    took = time.thread_time() - began
-    if took > _SECONDS:
-        yield f"{what}: took {took:.1f} seconds"
+    fastest = math.inf
+    for _ in range(_TRIES):
+        began = time.thread_time()
+        outcome(call)
+        fastest = min(fastest, time.thread_time() - began)
+        if fastest <= _SECONDS:
+            return
+    yield f"{what}: took {fastest:.1f} seconds"
 
 
 def _words_of(text: str) -> list[str]:

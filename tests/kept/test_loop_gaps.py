@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -26,7 +27,12 @@ from tests.history._bombs import bomb
 
 MOST_MS = 50.0
 FACTOR = 3.0
-"""The machine may be slow, or busy. What these tests look for holds the loop ten times as long or more."""
+"""What these tests look for holds the loop ten times as long or more."""
+TRIES = 3
+"""A method that seems to hold the loop is measured again, and its shortest time counts. Other programs on the
+machine make a single measurement several times slower. A method that holds the loop does so each time."""
+PACE_STEPS, PACE_MS = 400_000, 6.0
+"""Steps of `pace`, and its CPU time on a machine on which each method stays below `MOST_MS`."""
 OWNER = {"user": "1"}
 RING = Keyring(Key(b"k" * 32))
 CODECS: dict[str, Any] = {"plain": PLAIN, "signed": Signed(RING), "encrypted": Encrypted(RING)}
@@ -118,6 +124,26 @@ async def gap_of(name: str, blob: bytes, codec: Any) -> float:
         return await longest_gap(KEPT[name](kept))
 
 
+def pace() -> float:
+    """The milliseconds of CPU time that the machine needs now for a fixed computation."""
+    began = time.thread_time()
+    sum(range(PACE_STEPS))
+    return 1000 * (time.thread_time() - began)
+
+
+def held_too_long(name: str, blob: bytes, codec: Any) -> float | None:
+    """The shortest of the longest gaps, in milliseconds of a machine of the usual speed. None if it is short
+    enough."""
+    shortest = math.inf
+    for _ in range(TRIES):
+        slowness = max(1.0, pace() / PACE_MS)
+        gap = asyncio.run(gap_of(name, blob, codec)) / slowness
+        shortest = min(shortest, gap)
+        if shortest <= FACTOR * MOST_MS:
+            return None
+    return shortest
+
+
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("state", STATES)
 def test_no_method_holds_the_loop(state: str, codec: str) -> None:
@@ -129,12 +155,11 @@ def test_no_method_holds_the_loop(state: str, codec: str) -> None:
     gc.collect()
     gc.freeze()  # else a collection in the loop's thread also walks through what earlier tests have left
     try:
-        gaps = {name: asyncio.run(gap_of(name, blob, protects)) for name in (*KEPT, *BARE)}
+        held = {name: held_too_long(name, blob, protects) for name in (*KEPT, *BARE)}
     finally:
         gc.unfreeze()
-    print({name: round(gap) for name, gap in gaps.items() if gap > 10})
 
-    assert {name: gap for name, gap in gaps.items() if gap > FACTOR * MOST_MS} == {}
+    assert {name: gap for name, gap in held.items() if gap is not None} == {}
 
 
 def test_a_held_loop_is_seen() -> None:
@@ -146,3 +171,17 @@ def test_a_held_loop_is_seen() -> None:
             pass
 
     assert asyncio.run(longest_gap(hold())) > FACTOR * MOST_MS
+
+
+def test_a_method_that_holds_the_loop_each_time_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that does so once is not."""
+    gaps = iter([10, 4, 10, 4, 4, 4])
+
+    async def gap(*_: Any) -> float:
+        return next(gaps) * MOST_MS
+
+    monkeypatch.setattr(f"{__name__}.gap_of", gap)
+    monkeypatch.setattr(f"{__name__}.pace", lambda: PACE_MS)
+    assert held_too_long("send", b"", PLAIN) == 4 * MOST_MS
+    monkeypatch.setattr(f"{__name__}.pace", lambda: 2 * PACE_MS)
+    assert held_too_long("send", b"", PLAIN) is None

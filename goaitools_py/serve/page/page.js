@@ -169,7 +169,10 @@
   }
 
   // The calls that need an answer. One that is in doubt does not: the turn goes on without it.
-  const waiting = () => page.view.pending.filter((one) => one.reason !== "in_doubt");
+  const asks = (one) => one.reason !== "in_doubt";
+  const waiting = () => page.view.pending.filter(asks);
+  // A call waits, also if only the stream has told of it: then the server takes no other message.
+  const isAsked = () => waiting().length > 0 || Boolean(page.live && page.live.pieces.some((one) => one.type === "pending" && asks(one)));
   const isUnfinished = () => page.view.status === "in_progress" || page.view.status === "failed";
   const isRunning = () => page.view.turn_status === "running";
   // Something waits that nobody runs: a turn that a server left, or a message that a program has added.
@@ -217,8 +220,8 @@
     $("stop").hidden = !isRunning;
     $("send").hidden = isRunning && !(canType() && (say.value.trim() || page.files.length));
     const isEdit = Boolean(page.editing);
-    $("send").disabled = !canType() || (waiting().length > 0 && !isEdit);
-    $("model").textContent = isEdit ? "Replaces your message, and everything after it." : waiting().length ? "Answer the call above first." : plain(about.model || view.model);
+    $("send").disabled = !canType() || (isAsked() && !isEdit);
+    $("model").textContent = isEdit ? "Replaces your message, and everything after it." : isAsked() ? "Answer the call above first." : plain(about.model || view.model);
     $("noedit").hidden = !isEdit;
     $("rename").hidden = $("delete").hidden = about.read_only || view.version === null;
     log.classList.toggle("fixed", about.read_only || isRunning);
@@ -597,7 +600,7 @@
   function submit() {
     const text = say.value.trim();
     const { files, editing } = page;
-    if (!canType() || !page.view || (waiting().length && !editing) || (!text && !files.length)) return;
+    if (!canType() || !page.view || (isAsked() && !editing) || (!text && !files.length)) return;
     say.value = "";
     page.files = [];
     grow();

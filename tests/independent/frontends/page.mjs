@@ -215,9 +215,20 @@ const scenarios = {
 
   async approve() {
     const page = await opened("approve");
+    let tell; // from the stream alone, then also from what is stored
+    const told = new Promise((done) => { tell = done; });
+    await settled(page);
+    await page.route(/conversations\/approve$/, async (route) => { await told; await route.continue(); });
     await say(page, "fire approve");
     const approve = page.getByRole("button", { name: "Approve fire" });
     await approve.waitFor();
+    await page.fill("#say", "another message");
+    expect(await page.locator("#send").isDisabled(), "no message while a call waits, before the turn has ended");
+    await page.keyboard.press("Enter");
+    expect(await page.inputValue("#say") === "another message", "a message that stays in its box");
+    await page.fill("#say", "");
+    tell();
+    await page.locator("#stop").waitFor({ state: "hidden" });
     expect(await page.locator("#send").isDisabled(), "no message while a call waits");
     await page.click("#inspect");
     await page.locator("#facts dl").first().waitFor();
