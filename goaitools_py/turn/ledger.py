@@ -199,7 +199,8 @@ class Ledger(TurnState):
         if (state or self.state).meta.unbound:
             self.warn(
                 "thinking_unbound",
-                f"{reason}: the provider is asked to drop the running turn's thinking where it does not fit",
+                f"{reason}: the running turn's thinking may no longer be valid. If the request has a setting for "
+                "it, the provider is asked to drop what is not; else it is taken out after a refusal",
             )
 
     # -------------------------------------------------------------------------------- changes, undone

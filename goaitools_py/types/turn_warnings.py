@@ -48,7 +48,8 @@ WarningCode = Literal[
     "settings_changed",
     # The signed thinking of earlier turns was no longer valid, and was taken out of the state.
     "thinking_removed",
-    # The thinking of the running turn may no longer be valid. The provider is asked to drop it if so.
+    # The thinking of the running turn may no longer be valid. The provider is asked to drop it if so, and if
+    # the request can say this; else it is taken out after a refusal.
     "thinking_unbound",
     # The provider says that it left parts of the history out.
     "input_dropped",
