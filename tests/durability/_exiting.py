@@ -12,11 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from mcp import StdioServerParameters
-
 from goaitools_py import AsyncChat, Chat, tool
 from goaitools_py.backends import OpenAIChatBackend
-from goaitools_py.mcp import MCPTools
 from goaitools_py.stores import AsyncMemoryStore, AsyncSQLiteStore, MemoryStore
 from goaitools_py.testing import Calls, ScriptedBackend, SimServer
 
@@ -121,6 +118,10 @@ def go_async(what: str, how: str, path: str) -> None:
 
 def go_mcp(how: str) -> None:
     """Tools of a program that was started, never closed."""
+    from mcp import StdioServerParameters
+
+    from goaitools_py.mcp import MCPTools
+
     server = Path(__file__).parents[1] / "mcp_tools" / "_server.py"
     program = StdioServerParameters(command=sys.executable, args=[str(server)])
     held.append(MCPTools(program).open())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import importlib
 import json
 import os
 import sys
@@ -19,9 +20,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import anthropic
-import httpx2
-import openai
 import pytest
 
 from goaitools_py import (
@@ -31,15 +29,8 @@ from goaitools_py import (
     ProviderUnavailableError,
     StateConflictError,
     StoreUnavailableError,
-    backends,
-)
-from goaitools_py.stores import (
-    AsyncRedisStore,
-    AsyncSQLAlchemyStore,
-    AsyncSQLiteStore,
-    MemoryStore,
-    SQLAlchemyStore,
-    SQLiteStore,
+    backends,  # it and `stores` import what a family uses, and no more
+    stores,
 )
 from goaitools_py.types.errors import LeaseHeldError
 
@@ -120,7 +111,7 @@ def run_leases(kind: str, url: str, children: int, calls: int, folder: str) -> i
 
 def run_async(url: str, children: int, calls: int, folder: str) -> int:
     """An async store is used on a loop; each child uses it on a loop of its own."""
-    store = AsyncSQLiteStore(url)
+    store = stores.AsyncSQLiteStore(url)
 
     async def use(name: str) -> None:
         with (Path(folder) / f"{name}.log").open("w", encoding="utf-8") as log:
@@ -142,7 +133,7 @@ def run_pooled(url: str, null_pool: bool) -> int:
 
     pool = {"poolclass": sqlalchemy.NullPool} if null_pool else {}
     engine = sqlalchemy.create_engine(url, **pool)
-    used, unused = SQLAlchemyStore(engine), SQLAlchemyStore(sqlalchemy.create_engine(url))
+    used, unused = stores.SQLAlchemyStore(engine), stores.SQLAlchemyStore(sqlalchemy.create_engine(url))
     used.save("before", b"before", expected=None)
 
     def child(_: int) -> None:
@@ -162,7 +153,7 @@ def run_async_engine(url: str, is_refused: bool) -> int:
     """An async engine is used on a loop, and in a child on the child's loop."""
     from sqlalchemy.ext.asyncio import create_async_engine
 
-    store = AsyncSQLAlchemyStore(create_async_engine(url, pool_size=2))
+    store = stores.AsyncSQLAlchemyStore(create_async_engine(url, pool_size=2))
 
     async def use(key: str) -> None:
         await store.save(key, key.encode(), expected=None)
@@ -192,7 +183,7 @@ def run_async_redis(url: str) -> int:
 
     url, _, prefix = url.partition("#")
     clients = [redis.asyncio.Redis.from_url(url) for _ in range(2)]
-    used, unused = (AsyncRedisStore(client, prefix=prefix) for client in clients)
+    used, unused = (stores.AsyncRedisStore(client, prefix=prefix) for client in clients)
 
     async def refused() -> None:
         for act in (used.load("before"), used.list()):
@@ -214,7 +205,7 @@ def run_async_redis(url: str) -> int:
 
 def run_untold(url: str, children: int, calls: int, folder: str) -> int:
     """A server forks without telling Python: an unused store works, one that had the file open refuses."""
-    made, used = SQLiteStore(url), SQLiteStore(url)
+    made, used = stores.SQLiteStore(url), stores.SQLiteStore(url)
     used.save("before", b"before", expected=None)
     pid = ctypes.PyDLL(None).fork()
     if pid == 0:
@@ -237,17 +228,15 @@ def _backend(wire: str, is_async: bool, made: str) -> Any:
     """What a chat is made of: a name, a backend with a client of its own, or with one that is handed in."""
     if made == "name":
         return f"{wire}:m"
-    package: Any = anthropic if wire == "anthropic" else openai
     prefix = "Async" if is_async else ""
     class_name = {"openai": "OpenAIChat", "openai-responses": "OpenAIResponses", "anthropic": "Anthropic"}
     backend = getattr(backends, f"{prefix}{class_name[wire]}Backend")
     if made == "backend":
         return backend("m")
     if made == "http":
-        return backend("m", http_client=(httpx2.AsyncClient if is_async else httpx2.Client)())
-    return backend(
-        "m", client=getattr(package, f"{prefix}{'Anthropic' if package is anthropic else 'OpenAI'}")()
-    )
+        return backend("m", http_client=getattr(importlib.import_module("httpx2"), f"{prefix}Client")())
+    name = "Anthropic" if wire == "anthropic" else "OpenAI"
+    return backend("m", client=getattr(importlib.import_module(name.lower()), f"{prefix}{name}")())
 
 
 def _is_reply(result: ChatResult, said: str) -> None:
@@ -348,7 +337,7 @@ def run_stream(wire: str) -> int:
 
 def run_kept(url: str, leave: str) -> int:
     """A fork in the middle of a kept turn: a child that leaves it neither saves it nor ends its lease."""
-    store = SQLiteStore(url)
+    store = stores.SQLiteStore(url)
     conversation = Chat("openai:m").conversation(store, "ada")
     said = "a rather long text " * 40
     with conversation.start(said) as turn:
@@ -384,7 +373,7 @@ def _hello(chat: Chat) -> None:
 
 def run_memory(children: int, calls: int) -> int:
     """The lock of a memory store is held by another thread at each fork; a `:memory:` file is copied."""
-    store, file = MemoryStore(), SQLiteStore(":memory:")
+    store, file = stores.MemoryStore(), stores.SQLiteStore(":memory:")
     file.save("ada", b"blob", expected=None)
     over = threading.Event()
 

@@ -14,22 +14,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
-
-from goaitools_py.stores import (
-    AsyncCallableStore,
-    AsyncMemoryStore,
-    AsyncPostgresStore,
-    AsyncRedisStore,
-    AsyncSQLAlchemyStore,
-    AsyncSQLiteStore,
-    CallableStore,
-    MemoryStore,
-    PostgresStore,
-    RedisStore,
-    SQLAlchemyStore,
-    SQLiteStore,
-)
+from goaitools_py import stores  # which imports a kind of store when it is used
 
 POSTGRES = (
     os.environ.get("GOAITOOLS_TEST_POSTGRES") or "postgresql+psycopg://postgres@127.0.0.1:5432/postgres"
@@ -65,6 +50,8 @@ class Place(NamedTuple):
 
 
 def _missing(name: str, variable: str, error: Exception) -> None:
+    import pytest  # not above: the processes that tests start need none
+
     pytest.skip(f"no {name} ({type(error).__name__}): start one, or set {variable}")
 
 
@@ -156,10 +143,10 @@ def _with_driver(kind: str, url: str) -> str:
 def opened(place: Place, ttl: float | None = None) -> Iterator[Any]:
     """A blocking store at a place, with connections of its own."""
     if place.kind == "sqlite":
-        with SQLiteStore(place.url, busy_timeout=60.0, ttl=ttl) as store:
+        with stores.SQLiteStore(place.url, busy_timeout=60.0, ttl=ttl) as store:
             yield store
     elif place.kind == "postgres":
-        with PostgresStore.open(place.url, ttl=ttl) as store:
+        with stores.PostgresStore.open(place.url, ttl=ttl) as store:
             yield store
     elif place.kind.startswith("redis"):
         import redis
@@ -169,13 +156,13 @@ def opened(place: Place, ttl: float | None = None) -> Iterator[Any]:
         url, _, prefix = place.url.partition("#")
         options = {"decode_responses": place.kind == "redis-decoding", "retry": Retry(NoBackoff(), 2)}
         with redis.Redis.from_url(url, **options) as client:
-            yield RedisStore(client, ttl=ttl, prefix=prefix, recent=place.kind == "redis-decoding")
+            yield stores.RedisStore(client, ttl=ttl, prefix=prefix, recent=place.kind == "redis-decoding")
     else:
         import sqlalchemy
 
         engine = sqlalchemy.create_engine(place.url, connect_args=_patience(place))
         try:
-            yield SQLAlchemyStore(engine, ttl=ttl)
+            yield stores.SQLAlchemyStore(engine, ttl=ttl)
         finally:
             engine.dispose()
 
@@ -191,10 +178,10 @@ def _patience(place: Place) -> dict[str, float]:
 async def async_opened(place: Place, ttl: float | None = None) -> AsyncIterator[Any]:
     """An async store at a place, with connections of its own."""
     if place.kind == "sqlite-async":
-        async with AsyncSQLiteStore(place.url, busy_timeout=60.0, ttl=ttl) as store:
+        async with stores.AsyncSQLiteStore(place.url, busy_timeout=60.0, ttl=ttl) as store:
             yield store
     elif place.kind == "postgres-async":
-        async with AsyncPostgresStore.open(place.url, ttl=ttl) as store:
+        async with stores.AsyncPostgresStore.open(place.url, ttl=ttl) as store:
             yield store
     elif place.kind == "redis-async":
         import redis.asyncio
@@ -203,13 +190,13 @@ async def async_opened(place: Place, ttl: float | None = None) -> AsyncIterator[
 
         url, _, prefix = place.url.partition("#")
         async with redis.asyncio.Redis.from_url(url, retry=AsyncRetry(NoBackoff(), 2)) as client:
-            yield AsyncRedisStore(client, ttl=ttl, prefix=prefix, recent=True)
+            yield stores.AsyncRedisStore(client, ttl=ttl, prefix=prefix, recent=True)
     else:
         from sqlalchemy.ext.asyncio import create_async_engine
 
         engine = create_async_engine(place.url, connect_args=_patience(place))
         try:
-            yield AsyncSQLAlchemyStore(engine, ttl=ttl)
+            yield stores.AsyncSQLAlchemyStore(engine, ttl=ttl)
         finally:
             await engine.dispose()
 
@@ -219,17 +206,17 @@ def maker(place: Place, ttl: float | None = None) -> Callable[[], Any]:
     made: Any
     match place.kind:
         case "memory":
-            made = MemoryStore()
+            made = stores.MemoryStore()
         case "memory-async":
-            made = AsyncMemoryStore()
+            made = stores.AsyncMemoryStore()
         case "callable":
-            kept = MemoryStore()
-            made = CallableStore(
+            kept = stores.MemoryStore()
+            made = stores.CallableStore(
                 kept.load, lambda key, blob, expected: kept.save(key, blob, expected=expected)
             )
         case "callable-async":
-            akept = AsyncMemoryStore()
-            made = AsyncCallableStore(
+            akept = stores.AsyncMemoryStore()
+            made = stores.AsyncCallableStore(
                 akept.load, lambda key, blob, expected: akept.save(key, blob, expected=expected)
             )
         case kind if "async" in kind:
