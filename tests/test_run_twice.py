@@ -27,6 +27,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(run_twice, "ROOT", tmp_path)
     monkeypatch.setattr(run_twice, "FAILED", tmp_path / ".pytest_cache" / "v" / "cache" / "lastfailed")
     monkeypatch.setattr(run_twice, "NOTED", tmp_path / "build" / "noted.txt")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # most of the time of so small a run
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (tmp_path / "test_flaky.py").write_text(FLAKY)
     return tmp_path
