@@ -20,7 +20,7 @@ from ..backends.dialects import known_dialect
 from ..base.advice import advised
 from ..base.values import replace
 from ..state.blob_header import peek
-from ..state.codec import PLAIN, Codec
+from ..state.codec import PLAIN, BlobLimits, Codec
 from ..tools import as_tools, refuse_async
 from ..turn.flow import Flow
 from ..turn.observers import notify, notify_soon
@@ -533,11 +533,11 @@ def _fresh_id() -> str:
 
 
 def _translated(
-    state: ConversationState, source: Dialect, target: Dialect
+    state: ConversationState, source: Dialect, target: Dialect, limits: BlobLimits
 ) -> tuple[ConversationState, Sequence[Loss]]:
     from ..history.convert.state import translated  # few chats meet a state of another provider API
 
-    return translated(state, source, target)
+    return translated(state, source, target, limits=limits)
 
 
 def _answers(answers: Any) -> Answers:

@@ -34,6 +34,8 @@ __all__ = [
 ]
 
 WIDTH = 80
+_LINES_OF_A_WORD: Final = 50
+"""After how many lines a longer word is wrapped as another one."""
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -48,10 +50,14 @@ def printable(text: str) -> str:
 def columns(label: str, text: str, *, width: int, indent: int = 2) -> Iterator[str]:
     """Lines with `label` in a left column of `width` characters and the wrapped text beside it."""
     left = " " * indent + label.ljust(width)
+    room = WIDTH - indent - width
+    # `textwrap` copies the rest of a long word for each line of it: a word of a megabyte would take a minute.
+    long_word = re.compile(rf"\S{{{_LINES_OF_A_WORD * room}}}(?=\S)")
     for paragraph in printable(text).split("\n"):
-        for line in textwrap.wrap(paragraph, WIDTH - indent - width, break_on_hyphens=False) or [""]:
-            yield (left + line).rstrip()
-            left = " " * (indent + width)
+        for piece in long_word.sub("\\g<0>\0", paragraph).split("\0"):
+            for line in textwrap.wrap(piece, room, break_on_hyphens=False) or [""]:
+                yield (left + line).rstrip()
+                left = " " * (indent + width)
 
 
 def counted(number: int, noun: str) -> str:

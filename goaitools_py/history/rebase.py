@@ -21,7 +21,7 @@ from ..base.values import replace
 from ..open_turn.meter import unanchored
 from ..open_turn.turn_ids import TURN_IDS_FACT, UNANSWERED
 from ..state.closed_turns import ClosedTurn, has_gap, with_numbers
-from ..state.codec import PLAIN, Codec
+from ..state.codec import PLAIN, BlobLimits, Codec
 from ..state.media_rows import named_results, result_named, results_of, with_results
 from ..state.records import IDS_KEPT, InboxItem, Meta, digest8, usage_of, usage_row
 from ..state.row_codec import bounded
@@ -206,16 +206,19 @@ def _three(
     if only_waits and not base:  # nothing was converted before: take the base of the state that is
         old = new_state(my.meta.wire, id=their.meta.id, created=their.meta.created)
     wire, at = (their if only_waits else my).meta.wire, old.meta.updated
-    found = [_converted(state, wire, at) for state in (my, old, their)]
+    limits = hard_limits(codec)
+    found = [_converted(state, wire, at, limits) for state in (my, old, their)]
     return found[0], found[1], found[2]
 
 
-def _converted(state: ConversationState, wire: str, at: int) -> ConversationState:
+def _converted(state: ConversationState, wire: str, at: int, limits: BlobLimits) -> ConversationState:
     """The state in this provider API. Equal states give equal results, so additions are still found."""
     if state.meta.wire == wire:
         return state
     source, target = known_dialect(state.meta.wire), known_dialect(wire)
-    return state if source is None or target is None else translated(state, source, target, at=at)[0]
+    if source is None or target is None:
+        return state
+    return translated(state, source, target, limits=limits, at=at)[0]
 
 
 def _new_ids(state: ConversationState, old: ConversationState) -> set[str]:

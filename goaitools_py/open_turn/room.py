@@ -201,10 +201,11 @@ def written_size(state: ConversationState, codec: Codec, *, most_values: int) ->
     stored += sum(part.weight for part in parts if not _gives_way(part))
     if state.is_apart:
         stored += _BESIDE_BYTES * len(state.sealed)
+    calls = 0 if state.open is None else len(state.open.calls)  # as many are allowed as entries
     return Size(
         stored + _HEAD_BYTES * len(segments) + _CODEC_BYTES,
         decoded + added,
-        sum(segment.entries for segment in segments),
+        max(calls, sum(segment.entries for segment in segments)),
         len(segments),
         segments[0].raw_len,
         values_in(segments, most_values),

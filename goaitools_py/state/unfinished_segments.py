@@ -19,6 +19,7 @@ from ..types.messages import Audio, CallKind, Document, Image, Part, ResultFlag,
 from . import forward_compat
 from .blob import Kind, Segment
 from .closed_turns import FACTS
+from .codec import BlobLimits, check_limit
 from .forward_compat import raw_facts, unreadable
 from .letters import ASSISTANT, InboxLetter
 from .media import cut_out
@@ -41,7 +42,7 @@ from .row_codec import (
 from .segments import columns_of, history_segment, object_entries, stored_segment
 from .turn_rows import IterationRow, RoleLetters, are_known, checked_facts, iteration_of, row_of
 
-__all__ = ["inbox_items", "inbox_segment", "open_segment", "open_turn"]
+__all__ = ["check_calls", "inbox_items", "inbox_segment", "open_segment", "open_turn"]
 
 _Extras: TypeAlias = Mapping[str, msgspec.Raw]
 
@@ -138,6 +139,11 @@ def open_segment(turn: OpenTurn) -> Segment:
     return stored_segment(Kind.OPEN, entries, column, media)
 
 
+def check_calls(calls: Sequence[object], limits: BlobLimits) -> None:
+    """Raise for more open calls than entries are allowed: each of them becomes a result in an entry."""
+    check_limit("max_entries", limits.max_entries, len(calls))
+
+
 def _call_row(call: JournalCall) -> _CallRow | msgspec.Raw:
     row = _CallRow(
         id=call.id,
@@ -178,10 +184,16 @@ def _journal_call(row: _CallRow, extras: Mapping[str, msgspec.Raw]) -> JournalCa
     )
 
 
-def open_turn(segment: Segment) -> OpenTurn:
-    """Read the unfinished turn. Calls are open only directly after the reply that made them."""
+def open_turn(segment: Segment, limits: BlobLimits) -> OpenTurn:
+    """Read the unfinished turn. Calls are open only directly after the reply that made them.
+
+    Raises:
+        StateTooLargeError: It has more calls than entries are allowed.
+        StateInvalidError: It cannot be read.
+    """
     column = columns_of(segment)
     row, extras, calls = _open_row(column)
+    check_calls(row.calls, limits)
     entries = object_entries(segment)
     if len(entries) != sum(len(item.roles) for item in row.iterations) + len(row.letters):
         raise StateInvalidError("the open turn's letters do not match its entries; the state cannot be used")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ..base.values import Value
 from ..open_turn import journal
+from ..state.codec import hard_limits
 from ..state.state import ConversationState, load_state
 from ..types.errors import StateProviderError
 from .plan import Plan
@@ -77,7 +78,7 @@ def converted(plan: Plan, foreign: StateProviderError) -> tuple[ConversationStat
     # Before the conversion: it would write a result for each call of the journal, also for one that the
     # reply does not have.
     journal.check_journal(state, source)
-    state, losses = plan.translate(state, source, dialect)
+    state, losses = plan.translate(state, source, dialect, hard_limits(plan.codec))
     counts: dict[str, int] = {}
     for loss in losses:
         counts[loss.kind] = counts.get(loss.kind, 0) + loss.count

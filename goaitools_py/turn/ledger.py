@@ -199,8 +199,8 @@ class Ledger(TurnState):
         if (state or self.state).meta.unbound:
             self.warn(
                 "thinking_unbound",
-                f"{reason}: the running turn's thinking may no longer be valid. If the request has a setting for "
-                "it, the provider is asked to drop what is not; else it is taken out after a refusal",
+                f"{reason}: the running turn's thinking may no longer be valid. If the request has a setting "
+                "for it, the provider is asked to drop what is not; else it is taken out after a refusal",
             )
 
     # -------------------------------------------------------------------------------- changes, undone

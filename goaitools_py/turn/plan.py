@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ..backends.base import Dialect
 from ..base.values import Value, field
-from ..state.codec import Codec
+from ..state.codec import BlobLimits, Codec
 from ..types.answers import Answers
 from ..types.errors import StateError, TurnError
 from ..types.messages import Message
@@ -102,12 +102,12 @@ class _Lost(Protocol):
 
 
 Translate: TypeAlias = Callable[
-    ["ConversationState", Dialect, Dialect], tuple["ConversationState", Sequence[_Lost]]
+    ["ConversationState", Dialect, Dialect, BlobLimits], tuple["ConversationState", Sequence[_Lost]]
 ]
 
 
 def _untranslated(
-    state: ConversationState, source: Dialect, target: Dialect
+    state: ConversationState, source: Dialect, target: Dialect, limits: BlobLimits
 ) -> tuple[ConversationState, Sequence[_Lost]]:
     raise AssertionError("a plan without a translator converts nothing")
 
@@ -149,8 +149,8 @@ class Plan(Value, frozen=True, kw_only=True):
             start of a tool is kept as a checkpoint anyway.
         dialect_of: Gives the dialect of another built-in provider API by its name; None for an unknown name.
         one_step: True if the turn stops after one model call, or one round of tools.
-        translate: Converts a state from the first dialect's provider API to the second's, and lists the
-            losses.
+        translate: Converts a state from the first dialect's provider API to the second's, within limits, and
+            lists the losses.
         stands_for: The failure of the provider before, if this one is a fallback. A refusal by a fallback
             counts as that failure, and never blames the user's message: the provider before may take it.
         fallbacks: The backends that take over if the turn's own provider is down, in order.

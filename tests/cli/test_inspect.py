@@ -27,6 +27,7 @@ from goaitools_py import (
 )
 from goaitools_py.backends.base import BackendError
 from goaitools_py.cli import main
+from goaitools_py.cli.text_output import columns
 from goaitools_py.seal import Encrypted, Key, Keyring, Signed, rewrap
 from goaitools_py.states import pending_calls, state_to_text, update_state
 from goaitools_py.stores import SQLiteStore
@@ -631,3 +632,15 @@ def test_it_loads_no_sdk(file: Path) -> None:
     )
 
     assert ran.stdout.splitlines()[-1] == "0 []"
+
+
+@pytest.mark.parametrize("length", [10, 58, 59, 2_949, 2_950, 2_951, 100_000])
+def test_a_long_word_is_whole_in_its_lines(length: int) -> None:
+    """Each line is full, however long the word is, and what stands around it stays where it was."""
+    word = "".join(random.Random(1).choices("abcdef", k=length))
+
+    lines = list(columns("label", f"one {word} two", width=19))
+
+    assert all(len(line) <= 80 for line in lines)
+    assert "".join(line[21:] for line in lines).replace(" ", "") == f"one{word}two"
+    assert len(lines) <= length // 59 + 3

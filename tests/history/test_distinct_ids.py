@@ -17,6 +17,7 @@ from goaitools_py.backends.dialects import dialect_of
 from goaitools_py.backends.protocols import ViewsHistory
 from goaitools_py.base.values import replace
 from goaitools_py.history.convert.state import translated
+from goaitools_py.state.codec import LIMITS
 from goaitools_py.state.state import closed_turns, load_state, rebuild
 from goaitools_py.states import (
     convert_state,
@@ -211,8 +212,8 @@ def test_a_conversion_makes_ids_unique(wire: str, to: str) -> None:
         return
     state = with_one_id(imported(wire, history(wire)), to)
 
-    found, losses = translated(state, dialect_of(wire), dialect_of(to))
-    again, _ = translated(state, dialect_of(wire), dialect_of(to))
+    found, losses = translated(state, dialect_of(wire), dialect_of(to), limits=LIMITS)
+    again, _ = translated(state, dialect_of(wire), dialect_of(to), limits=LIMITS)
 
     entries = [entry for turn in closed_turns(found) for entry in turn.entries]
     assert check_history(to, [json.loads(entry) for entry in entries]) == []

@@ -26,7 +26,8 @@ from goaitools_py import (
 )
 from goaitools_py.backends.base import RequestParts
 from goaitools_py.backends.dialects import dialect_of
-from goaitools_py.seal import Encrypted, Key, Keyring
+from goaitools_py.backends.protocols import failed_calls
+from goaitools_py.seal import BlobLimits, Encrypted, Key, Keyring, Plain
 from goaitools_py.sim import SimServer
 from goaitools_py.state.state import dump_state, load_state
 from goaitools_py.states import (
@@ -43,9 +44,10 @@ from goaitools_py.states import (
     verify_state,
 )
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
-from goaitools_py.types.errors import StateAuthError, StateCorruptError
+from goaitools_py.types.errors import StateAuthError, StateCorruptError, StateTooLargeError
 from tests.compaction._histories import WIRES, Book, Said, random_turn
 
+from ._bombs import bomb
 from ._recorded import recorded
 
 PAIRS = list(permutations(WIRES, 2))
@@ -514,6 +516,42 @@ def test_a_failed_result_stays_failed() -> None:
 
     assert read_history(there).turns[0].facts["flags"] == {"toolu_1": "error"}
     assert any(block.get("is_error") for message in back for block in message["content"])
+
+
+def test_an_entry_with_many_results_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which of them have failed. Else the time of a conversion grows with the square of their number."""
+    ids = [f"toolu_{number}" for number in range(50)]
+    uses = [{"type": "tool_use", "id": id, "name": "look", "input": {}} for id in ids]
+    results = [{"type": "tool_result", "tool_use_id": id, "content": "no", "is_error": True} for id in ids]
+    given = [
+        {"role": "user", "content": "?"},
+        {"role": "assistant", "content": uses},
+        {"role": "user", "content": results},
+        {"role": "assistant", "content": "Yes."},
+    ]
+    read: list[bytes] = []
+
+    def failed(dialect: Any, entry: bytes) -> frozenset[str]:
+        read.append(entry)
+        return failed_calls(dialect, entry)
+
+    monkeypatch.setattr("goaitools_py.history.convert.entries.failed_calls", failed)
+
+    there = convert_state(state_from_messages("anthropic", given), "openai").state
+
+    assert read_history(there).turns[0].facts["flags"] == dict.fromkeys(ids, "error")
+    assert len(read) == 1
+
+
+def test_as_many_calls_are_converted_as_entries_are_allowed() -> None:
+    """A state from another program may have a million calls in one entry, and each takes a tenth of a
+    millisecond."""
+    codec = Plain(limits=BlobLimits(max_entries=100))
+    few, many = (bomb("openai", "calls: zeros", calls) for calls in (200, 201))
+
+    assert len(state_messages(convert_state(few, "anthropic", codec=codec).state)[1]["content"]) == 200
+    with pytest.raises(StateTooLargeError, match="found 201, expected at most max_entries=200"):
+        convert_state(many, "anthropic", codec=codec)
 
 
 @pytest.mark.parametrize("to", ["openai", "openai-responses"])

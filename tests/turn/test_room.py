@@ -12,7 +12,9 @@ from goaitools_py import (
     Compactor,
     ContextWarning,
     KeepRecentTurns,
+    Limits,
     MessageLimit,
+    StateSizeError,
     StateTooLargeError,
     ToolContext,
     tool,
@@ -20,11 +22,13 @@ from goaitools_py import (
 )
 from goaitools_py.seal import BlobLimits, Plain
 from goaitools_py.state.state import closed_turns, load_state
-from goaitools_py.states import state_from_messages
+from goaitools_py.states import read_history, state_from_messages
 from goaitools_py.testing import Calls, ScriptedBackend
 from goaitools_py.turn import shrink
 from goaitools_py.turn.edges import async_edge, sync_edge
 from goaitools_py.turn.flow import Moment
+
+from ..history._bombs import bomb
 
 WIRES = ("openai", "openai-responses", "anthropic")
 
@@ -177,3 +181,45 @@ def test_a_note_begins_when_the_oldest_turn_did(face: Any, monkeypatch: pytest.M
 
     assert 0 < before[0] < before[1] < before[2]
     assert after == [before[0], *before[2:]]
+
+
+@tool(idempotent=True)
+def nod() -> str:
+    """Nod."""
+    return "x"
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("calls", [30, 60, 90, 120, 150, 170, 180, 195, 205, 300])
+def test_a_reply_of_many_calls_leaves_a_state_that_goes_on(
+    face: Any, run: Any, wire: str, calls: int
+) -> None:
+    """Around the limit of entries, and around twice the limit: an error has a state that can be read, and the
+    next turn goes on with it. An open turn has at most as many calls as entries are allowed."""
+    codec = Plain(limits=BlobLimits(max_entries=100))
+    backend = ScriptedBackend(Calls([("nod", {})] * calls), "Done.", "Next.", "Next.", wire=wire)
+    saved: list[bytes] = []
+    chat = face.chat(
+        backend, codec=codec, tools=[nod], limits=Limits(max_tool_calls=None), on_checkpoint=saved.append
+    )
+
+    try:
+        state = run(chat, None, user="Go.").state
+    except StateSizeError as error:
+        state = error.state
+    checkpoints = [load_state(blob, codec=codec) for blob in saved]
+    after = run(chat, state, user="And now?", on_pending="deny")
+
+    assert read_history(state, codec=codec).all_messages()[0].text == "Go."
+    assert after.text in ("Next.", "Done.")
+    assert all(one.open is None or len(one.open.calls) <= 200 for one in checkpoints)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_an_open_turn_with_more_calls_than_entries_is_refused(wire: str) -> None:
+    """As a state with too many entries is: each call becomes a result. A foreign state may have more."""
+    with pytest.raises(StateTooLargeError) as caught:
+        load_state(forged := bomb(wire, "open calls", 150_000))
+
+    assert (caught.value.limit_name, caught.value.limit) == ("max_entries", 20_000)
+    assert caught.value.blob == forged

@@ -32,8 +32,12 @@ def reply_pieces(entries: Sequence[bytes]) -> Iterator[Piece]:
             if words:
                 yield Said(words)
             continue
-        for raw in rawjson.items(content):
+        blocks = rawjson.items(content)
+        objects = [raw for raw in blocks if raw.startswith(b"{")]
+        for raw in objects:
             yield from _block(raw, as_dict(rawjson.view(raw)))
+        if len(objects) < len(blocks):
+            yield Lost("unread", len(blocks) - len(objects))
 
 
 def _block(raw: bytes, block: dict[str, Any]) -> Iterator[Piece]:

@@ -23,6 +23,7 @@ from ...backends.wire.answer import clean_name
 from ...backends.wire.reply_pieces import Called, LossKind, Lost, Piece, reply_text
 from ...backends.wire.request import placeholder
 from ...base.values import Value, replace
+from ...state.codec import BlobLimits, check_limit
 from ...state.letters import ASSISTANT, TOOL, letter_of
 from ...types.errors import StateProviderError
 from ...types.messages import CallKind, Image, Message, Part, ResultFlag, Text, ToolCall, ToolResult
@@ -53,6 +54,11 @@ class Moved(Value, frozen=True, kw_only=True):
 class Translator:
     """Converts the entries of one conversation to another provider API, in order.
 
+    Args:
+        source: Reads the entries.
+        target: Writes the new entries.
+        limits: How large the state may be. As many calls and results are allowed as entries.
+
     Attributes:
         books: Where losses are counted.
 
@@ -60,7 +66,7 @@ class Translator:
         StateProviderError: One of the dialects has no `TranslatesReplies`.
     """
 
-    def __init__(self, source: Dialect, target: Dialect) -> None:
+    def __init__(self, source: Dialect, target: Dialect, limits: BlobLimits) -> None:
         if not (isinstance(source, TranslatesReplies) and isinstance(target, TranslatesReplies)):
             missing = lacks(source, TranslatesReplies) or lacks(target, TranslatesReplies)
             raise StateProviderError(
@@ -73,6 +79,8 @@ class Translator:
         self._from: TranslatesReplies = source
         self._to: TranslatesReplies = target
         self.books = Books()
+        self._limits = limits
+        self._calls_so_far = self._results_so_far = 0
         self._ids: dict[str, str] = {}
         self._taken: set[str] = set()
         self._called: dict[str, int] = {}
@@ -142,6 +150,8 @@ class Translator:
     def _reply(self, message: Message) -> tuple[list[bytes], list[tuple[int, int]]]:
         pieces = list(self._from.reply_pieces((message.raw or b"").split(_JOIN)))
         calls: list[ToolCall] = []
+        self._calls_so_far += sum(isinstance(piece, Called) for piece in pieces)
+        check_limit("max_entries", self._limits.max_entries, self._calls_so_far)
         for piece in pieces:
             if isinstance(piece, Lost):
                 self.books.lose(piece.kind, piece.count)
@@ -182,7 +192,10 @@ class Translator:
     def _results(
         self, messages: Sequence[Message], flags: Mapping[str, ResultFlag]
     ) -> tuple[list[bytes], set[str]]:
+        self._results_so_far += len(messages)
+        check_limit("max_entries", self._limits.max_entries, self._results_so_far)
         failed: set[str] = set()
+        failed_of: dict[bytes, frozenset[str]] = {}  # an entry with the results of many calls is read once
         results: list[ToolResult] = []
         for message in messages:
             old = message.tool_call_id or ""
@@ -191,7 +204,10 @@ class Translator:
                 continue
             flag = flags.get(old, "ok")
             id = self.id(old)
-            if flag == "ok" and old in failed_calls(self.source, message.raw or b""):
+            raw = message.raw or b""
+            if raw not in failed_of:
+                failed_of[raw] = failed_calls(self.source, raw)
+            if flag == "ok" and old in failed_of[raw]:
                 flag = "error"
                 failed.add(id)
             self.books.lose("unread", message.unread)

@@ -21,7 +21,7 @@ from ...open_turn.inbox import inbox_messages
 from ...open_turn.meter import elsewhere, unanchored
 from ...open_turn.turn_ids import UNKNOWN_SAID, with_texts
 from ...state.closed_turns import FACTS, ClosedTurn, Iteration, TurnRecord, has_gap, numbers_of, with_numbers
-from ...state.codec import PLAIN, Codec
+from ...state.codec import PLAIN, BlobLimits, Codec
 from ...state.parts import ARCHIVE, IGNORABLE_PARTS
 from ...state.records import (
     RULES_VERSION,
@@ -59,7 +59,7 @@ _INBOX_ENDS: Final = frozenset({"who", "pin", "id", "taken"})
 
 
 def translated(
-    state: ConversationState, source: Dialect, target: Dialect, *, at: int | None = None
+    state: ConversationState, source: Dialect, target: Dialect, *, limits: BlobLimits, at: int | None = None
 ) -> tuple[ConversationState, tuple[Loss, ...]]:
     """The state on the provider API of `target`, and the losses.
 
@@ -69,19 +69,23 @@ def translated(
         state: The conversation.
         source: Reads its entries.
         target: Writes the new entries.
+        limits: How large the state may be. As many calls and results are allowed as entries.
         at: Now, in milliseconds after the conversation began; None: when the state was written last.
 
     Raises:
         StateInvalidError: The history cannot be read, or cannot be mended for the other provider.
+        StateTooLargeError: It has more calls or results than entries are allowed.
         StateProviderError: One of the dialects has no `TranslatesReplies`.
     """
     state, _ = checked(state, source)
     closed = False
     opened = state.open
-    if opened is not None and not _goes_on(opened, source, target):
+    if opened is not None and not _goes_on(opened, source, target, limits):
         state, closed = steps.close_turn(state, source), True
         state, _ = repaired(state, source)
-    found, books = _translated(state, source, target, state.meta.updated if at is None else at)
+    translator = Translator(source, target, limits)
+    found = _translated(state, translator, state.meta.updated if at is None else at)
+    books = translator.books
     if closed:
         books.turn = state.meta.processed
         books.lose("open_turn")
@@ -92,10 +96,7 @@ def translated(
     return replace(found, meta=meta), books.losses()
 
 
-def _translated(
-    state: ConversationState, source: Dialect, target: Dialect, at: int
-) -> tuple[ConversationState, Books]:
-    translator = Translator(source, target)
+def _translated(state: ConversationState, translator: Translator, at: int) -> ConversationState:
     books = translator.books
     old = with_numbers(closed_turns(state))
     turns: list[ClosedTurn] = []
@@ -116,7 +117,7 @@ def _translated(
     books.lose("archive", sum(part.entries for part in kept if part.kind == ARCHIVE))
     base = replace(
         state,
-        meta=with_texts(state.meta, reworded, source),
+        meta=with_texts(state.meta, reworded, translator.source),
         extras={},
         later=(),
         parts=kept,
@@ -124,7 +125,7 @@ def _translated(
         open=opened,
     )
     found = rebuild(base, turns)
-    return replace(found, meta=_meta(found, turns, target, books, at)), books
+    return replace(found, meta=_meta(found, turns, translator.target, books, at))
 
 
 # --------------------------------------------------------------------------------------------- turns
@@ -198,9 +199,9 @@ def _end(raw: bytes, known: frozenset[str], books: Books) -> bytes:
 # ---------------------------------------------------------------------------------------- the open turn
 
 
-def _goes_on(opened: OpenTurn, source: Dialect, target: Dialect) -> bool:
+def _goes_on(opened: OpenTurn, source: Dialect, target: Dialect, limits: BlobLimits) -> bool:
     """True if the unfinished turn can go on with the other provider API."""
-    trial = _open_turn(opened, Translator(source, target))
+    trial = _open_turn(opened, Translator(source, target, limits))
     if problems_of(target, trial.entries, open_end=True):
         return False
     state = ConversationState(meta=Meta(wire=target.wire), open=trial)
@@ -376,7 +377,8 @@ def convert_state(
     if state.meta.wire == to:
         return Conversion(bytes(blob))
     written_by = dialect_for(state.meta.wire, source)
-    state, losses = translated(state, written_by, dialect or dialect_of(to))
+    limits = hard_limits(codec)
+    state, losses = translated(state, written_by, dialect or dialect_of(to), limits=limits)
     meta = msgspec.structs.replace(state.meta, rev=state.meta.rev + 1, parent=digest8(bytes(blob)[:112]))
-    converted = dump_state(replace(state, meta=meta), codec=codec, binding=binding, limits=hard_limits(codec))
+    converted = dump_state(replace(state, meta=meta), codec=codec, binding=binding, limits=limits)
     return Conversion(converted, losses)
