@@ -41,6 +41,7 @@ MORE: dict[str, float] = {
 """What is known to take more than `MEBIBYTES`. docs/sizes.md names it."""
 MORE_OF: dict[str, float] = {
     "lone surrogates": 260.0,  # the standard library reads them, and each is a text of its own
+    "larger integers": 220.0,
     "nested objects": 600.0,  # an object takes 200 bytes; who reads a state three times holds three of each
 }
 """The same for a filling."""
