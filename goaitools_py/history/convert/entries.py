@@ -205,7 +205,7 @@ class Translator:
             flag = flags.get(old, "ok")
             id = self.id(old)
             raw = message.raw or b""
-            if raw not in failed_of:
+            if flag == "ok" and raw not in failed_of:
                 failed_of[raw] = failed_calls(self.source, raw)
             if flag == "ok" and old in failed_of[raw]:
                 flag = "error"

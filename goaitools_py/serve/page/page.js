@@ -168,14 +168,13 @@
     node.replaceChildren(...buttons.map(([name, act]) => h("button", { type: "button", className: "quiet small", onclick: act }, name)));
   }
 
-  // The calls that need an answer. One that is in doubt does not: the turn goes on without it.
+  // The calls that need an answer. A turn goes on without one in doubt. A stream tells first.
   const asks = (one) => one.reason !== "in_doubt";
   const waiting = () => page.view.pending.filter(asks);
-  // A call waits, also if only the stream has told of it: then the server takes no other message.
-  const isAsked = () => waiting().length > 0 || Boolean(page.live && page.live.pieces.some((one) => one.type === "pending" && asks(one)));
+  const isAsked = () => waiting().length || page.live?.pieces.some((one) => one.type === "pending" && asks(one));
   const isUnfinished = () => page.view.status === "in_progress" || page.view.status === "failed";
   const isRunning = () => page.view.turn_status === "running";
-  // Something waits that nobody runs: a turn that a server left, or a message that a program has added.
+  // A turn that a server left waits, or a message that a program has added.
   const isWaiting = () => page.view.turn_status === "waiting";
   const said = (text) => page.view.messages.filter((one) => one.role === "user" && one.text === text).length;
   const canType = () => !page.live || (page.about.steers && page.typed.length < MOST_TYPED);
@@ -232,7 +231,7 @@
 
   // -------------------------------------------------------------------------------------------- turns
 
-  // Adds a piece of a stream. Texts are joined, so that the pieces of a long reply stay few.
+  // Adds a piece of a stream, and joins texts: so a long reply has few.
   function add(pieces, piece) {
     const last = pieces[pieces.length - 1];
     if (last && last.type === piece.type && ["text", "reasoning"].includes(piece.type)) pieces[pieces.length - 1] = { ...last, text: last.text + piece.text };
@@ -323,7 +322,7 @@
     return { parts: [...files.map((one) => ({ type: "file", url: one.url, media_type: one.media_type, ...(one.name ? { name: one.name } : {}) })), ...(text ? [{ type: "text", text }] : [])] };
   };
 
-  // Puts a message back into the box. The next one replaces it, and everything after it.
+  // Puts a message back into the box. The next one replaces it and what follows.
   function edit(message) {
     if (page.live || page.about.read_only) return;
     Object.assign(page, { editing: message, files: [...(message ? message.files || [] : [])] });
