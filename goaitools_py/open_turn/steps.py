@@ -394,6 +394,8 @@ def close_turn(
     known.pop(CLAIM, None)
     if turn.partial:
         known["interrupted"] = turn.partial
+    if state.meta.gap:  # perhaps only since the turn began: a cut has taken the turn before it
+        known.setdefault("n", state.meta.processed + 1)
     # Before the entries move: only the open turn knows which of them no reply has answered.
     counted = with_unanswered(state.meta, turn.unanswered, dialect) if turn.letters else state.meta
     if is_unsent:

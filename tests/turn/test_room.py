@@ -17,9 +17,11 @@ from goaitools_py import (
     StateSizeError,
     StateTooLargeError,
     ToolContext,
+    TurnError,
     tool,
     user,
 )
+from goaitools_py.backends.base import BackendError
 from goaitools_py.seal import BlobLimits, Plain
 from goaitools_py.state.state import closed_turns, load_state
 from goaitools_py.states import read_history, state_from_messages
@@ -223,3 +225,29 @@ def test_an_open_turn_with_more_calls_than_entries_is_refused(wire: str) -> None
 
     assert (caught.value.limit_name, caught.value.limit) == ("max_entries", 20_000)
     assert caught.value.blob == forged
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("ends", [True, False], ids=["answered", "refused"])
+def test_a_turn_keeps_its_number_over_a_cut_in_it(face: Any, run: Any, wire: str, ends: bool) -> None:
+    """The cut that makes room for the second turn takes the first one: the second is still number 2, in each
+    state on the way, in an error's, and for the turns behind it."""
+    too_long = BackendError("too large", kind="rejected", status=413)
+    saved: list[bytes] = []
+    script = ["One.", Calls([("nod", {})]), too_long, "Two." if ends else too_long, "Three."]
+    chat = face.chat(ScriptedBackend(*script, wire=wire), tools=[nod], on_checkpoint=saved.append)
+    state = run(chat, None, user="First.").state
+
+    try:
+        state = run(chat, state, user="Second.").state
+    except TurnError as error:
+        state = error.state
+    after = run(chat, state, user="Third.", on_pending="deny").state
+
+    for blob in (*saved, state, after):
+        turns = read_history(blob).turns
+        assert {turn.messages[0].text: turn.number for turn in turns if turn.number} == {
+            text: number
+            for number, text in enumerate(("First.", "Second.", "Third."), 1)
+            if text in {turn.messages[0].text for turn in turns}
+        }
