@@ -6,7 +6,7 @@ Owns: `StateDiff`, and how turns of two states are matched. Must never know: the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ..base.values import Value, field
 from ..state.closed_turns import UNSENT, ClosedTurn, numbers_of, with_numbers
@@ -115,35 +115,49 @@ def diff_states(
     Raises:
         StateError: One of them cannot be read.
     """
-    old = load_state(a, codec=codec, binding=binding, min_revision=min_revision)
-    new = load_state(b, codec=codec, binding=binding, min_revision=min_revision)
-    before, notes_before = _numbered(old)
-    after, notes_after = _numbered(new)
+    # One after the other: both states as Python values may take twice 200 MB.
+    old = _side(load_state(a, codec=codec, binding=binding, min_revision=min_revision))
+    new = _side(load_state(b, codec=codec, binding=binding, min_revision=min_revision))
+    before, after = old.turns, new.turns
     added = tuple(sorted(after.keys() - before.keys()))
     removed = tuple(sorted(before.keys() - after.keys()))
     changed = tuple(
         number for number in sorted(before.keys() & after.keys()) if before[number] != after[number]
     )
-    known = set(notes_before)
+    known = set(old.notes)
     return StateDiff(
         first=min((*added, *removed, *changed), default=None),
         added=added,
         removed=removed,
         changed=changed,
-        notes_added=sum(note not in known for note in notes_after),
-        waiting=(len(old.inbox), len(new.inbox)),
-        unfinished=(old.open is not None, new.open is not None),
+        notes_added=sum(note not in known for note in new.notes),
+        waiting=(old.waiting, new.waiting),
+        unfinished=(old.is_unfinished, new.is_unfinished),
         cuts=(len(old.meta.cuts), len(new.meta.cuts)),
         facts=_facts(old.meta, new.meta),
     )
 
 
-def _numbered(state: ConversationState) -> tuple[dict[int, tuple[bytes, ...]], list[tuple[bytes, ...]]]:
-    """The entries of each turn by its number, and the entries of notes, which have no number."""
+class _Side(NamedTuple):
+    """What is compared of one state: the entries of its numbered turns and of its notes, and counts."""
+
+    turns: dict[int, tuple[bytes, ...]]
+    notes: list[tuple[bytes, ...]]
+    waiting: int
+    is_unfinished: bool
+    meta: Meta
+
+
+def _side(state: ConversationState) -> _Side:
     turns = with_numbers(closed_turns(state))
     numbers = numbers_of([turn.record for turn in turns])
-    by_number = {number: _said(turn) for number, turn in zip(numbers, turns, strict=True) if number}
-    return by_number, [turn.entries for number, turn in zip(numbers, turns, strict=True) if not number]
+    return _Side(
+        {number: _said(turn) for number, turn in zip(numbers, turns, strict=True) if number},
+        [turn.entries for number, turn in zip(numbers, turns, strict=True) if not number],
+        len(state.inbox),
+        state.open is not None,
+        state.meta,
+    )
 
 
 def _said(turn: ClosedTurn) -> tuple[bytes, ...]:

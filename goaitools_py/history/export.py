@@ -156,7 +156,14 @@ def export_state(
         StateError: The blob cannot be read, or a part of it is damaged.
         ValueError: Parts of the state are kept in a store. `conversation.state()` gives it whole.
     """
-    state = load_state(blob, codec=codec, binding=binding, min_revision=min_revision)
+    found = _stored(load_state(blob, codec=codec, binding=binding, min_revision=min_revision), codec, binding)
+    # The values of that state are gone before they are read again: a million of them take 170 MB.
+    history = read_history(blob, codec=codec, binding=binding, dialect=dialect, archived=True)
+    return {**found, "transcript": _transcript(history)}
+
+
+def _stored(state: ConversationState, codec: Codec, binding: Any) -> dict[str, Any]:
+    """All of an export but the transcript."""
     if any(part.place == ELSEWHERE for part in state.parts):
         raise ValueError(
             "a store keeps parts of this state, and the blob does not have them: export conversation.state()"
@@ -175,8 +182,7 @@ def export_state(
         ]
     if parts:
         found["parts"] = [_part(part, codec, binding) for part in parts]
-    history = read_history(blob, codec=codec, binding=binding, dialect=dialect, archived=True)
-    return {**found, "transcript": _transcript(history)}
+    return found
 
 
 def _segment(segment: Segment) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from ..state.codec import PLAIN, Codec
 from ..state.letters import ASSISTANT, GIVEN
 from ..state.media_rows import named_results, results_of
 from ..state.parts import Part
-from ..state.records import Meta, OpenTurn, model_at, turn_ref
+from ..state.records import JournalCall, Meta, model_at, turn_ref
 from ..state.state import closed_turns, load_state, newest_number
 from ..types.errors import StateInvalidError
 from ..types.messages import Message, Text
@@ -82,7 +82,8 @@ def read_history(
     """
     state = load_state(blob, codec=codec, binding=binding, min_revision=min_revision)
     dialect = dialect_for(state.meta.wire, dialect)
-    opened, newest = state.open, newest_number(state)
+    # Only the calls, and not the whole turn: a million values of its facts take 170 MB.
+    calls, newest = None if state.open is None else state.open.calls, newest_number(state)
     state, _ = checked(steps.close_turn(state, dialect), dialect)
     closed = closed_turns(state)
     numbers = numbers_of([turn.record for turn in closed])
@@ -90,7 +91,7 @@ def read_history(
     if archived:
         read = _transcript(archive_of(state, codec, binding), read, state.meta.wire, dialect)
     counter = count(1)
-    turns = tuple(_turn(one, state.meta, opened if one[1] == newest else None, counter) for one in read)
+    turns = tuple(_turn(one, state.meta, calls if one[1] == newest else None, counter) for one in read)
     if results := [part for part in results_of(state.parts) if part.is_here]:
         turns = _with_results(turns, results, codec, binding)
     return History(turns=turns, waiting=inbox_messages(state, dialect))
@@ -135,8 +136,11 @@ def _is_readable(one: _Numbered) -> bool:
     return False
 
 
-def _turn(one: _Numbered, meta: Meta, opened: OpenTurn | None, counter: Iterator[int]) -> HistoryTurn:
-    """One turn. `opened`: the unfinished turn, if this is the turn that it would be if it were closed.
+def _turn(
+    one: _Numbered, meta: Meta, unfinished: Sequence[JournalCall] | None, counter: Iterator[int]
+) -> HistoryTurn:
+    """One turn. `unfinished`: the calls of the unfinished turn, if this is the turn that it would be if it
+    were closed.
 
     `counter`: gives the numbers of the iterations.
     """
@@ -146,9 +150,13 @@ def _turn(one: _Numbered, meta: Meta, opened: OpenTurn | None, counter: Iterator
     iterations: list[HistoryIteration] = []
     metadata = dict(record.facts.get("metadata", {}))
     for iteration, own, calls in zip(
-        record.iterations, messages, _calls(record, messages, opened), strict=True
+        record.iterations, messages, _calls(record, messages, unfinished or ()), strict=True
     ):
-        if opened is not None and iterations and not (iteration.finish_reason or iteration.usage.requests):
+        if (
+            unfinished is not None
+            and iterations
+            and not (iteration.finish_reason or iteration.usage.requests)
+        ):
             # No model was asked with these messages yet: they are no iteration of their own.
             before = iterations[-1]
             iterations[-1] = replace(before, messages=(*before.messages, *own), calls=(*before.calls, *calls))
@@ -177,9 +185,9 @@ def _turn(one: _Numbered, meta: Meta, opened: OpenTurn | None, counter: Iterator
         started_at=when(created, record.at),
         facts=_readable(record.facts),
         number=number,
-        completed_at=None if opened is not None else _completed_at(record, iterations, created),
+        completed_at=None if unfinished is not None else _completed_at(record, iterations, created),
         id=turn_ref(meta.id, number) if number else "",
-        status=_status(record, number) if opened is None else _unfinished(meta.status),
+        status=_status(record, number) if unfinished is None else _unfinished(meta.status),
     )
 
 
@@ -221,7 +229,7 @@ def _status(record: TurnRecord, number: int) -> TurnStatus:
 
 
 def _calls(
-    record: TurnRecord, messages: Sequence[Sequence[Message]], opened: OpenTurn | None
+    record: TurnRecord, messages: Sequence[Sequence[Message]], unfinished: Sequence[JournalCall]
 ) -> list[tuple[HistoryCall, ...]]:
     """The calls of each iteration, each with its result. A result belongs to the oldest call of its id that
     has no result yet."""
@@ -248,17 +256,17 @@ def _calls(
         if len(times) == len(own[at]):  # else calls were taken out or put in since
             for place, ms in zip(sorted(own[at]), times, strict=True):
                 found[at][place] = replace(found[at][place], seconds=ms / 1000 if ms else None)
-    if opened is not None and opened.calls:
-        _as_they_stand(found, opened)
+    if unfinished:
+        _as_they_stand(found, unfinished)
     return [tuple(calls) for calls in found]
 
 
-def _as_they_stand(found: Sequence[list[HistoryCall]], opened: OpenTurn) -> None:
+def _as_they_stand(found: Sequence[list[HistoryCall]], unfinished: Sequence[JournalCall]) -> None:
     """Take away the results that only closing the turn would give, and say which calls wait."""
     last = next((calls for calls in reversed(found) if calls), [])
     reasons = {
         call.id: "in_doubt" if call.state == "started" else call.reason
-        for call in opened.calls
+        for call in unfinished
         if call.state != "done"
     }
     for place, call in enumerate(last):

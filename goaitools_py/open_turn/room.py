@@ -39,6 +39,7 @@ from ..state.parts import Part as StoredPart
 from ..state.records import JournalCall, OpenTurn
 from ..state.segments import meta_bytes, values_in
 from ..state.state import ConversationState, hard_limits, soft_limits, written
+from ..state.unfinished_segments import MAX_OPEN_CALLS
 from ..types.errors import StateTooLargeError
 from ..types.messages import Part, Text
 from ..types.result import Action
@@ -70,6 +71,8 @@ CALL_BYTES: Final = 192
 """An upper bound: the bytes that the short record of a finished call needs beyond the record of one that has
 not run."""
 
+_SHORT_BYTES: Final = 80
+"""The bytes of the shortest record, as `admitted` writes it."""
 _ENTRY_BYTES: Final = 512
 _PART_BYTES: Final = 192
 _ITERATION_BYTES: Final = 256
@@ -201,11 +204,10 @@ def written_size(state: ConversationState, codec: Codec, *, most_values: int) ->
     stored += sum(part.weight for part in parts if not _gives_way(part))
     if state.is_apart:
         stored += _BESIDE_BYTES * len(state.sealed)
-    calls = 0 if state.open is None else len(state.open.calls)  # as many are allowed as entries
     return Size(
         stored + _HEAD_BYTES * len(segments) + _CODEC_BYTES,
         decoded + added,
-        max(calls, sum(segment.entries for segment in segments)),
+        sum(segment.entries for segment in segments),
         len(segments),
         segments[0].raw_len,
         values_in(segments, most_values),
@@ -366,11 +368,12 @@ def admitted(room: Room, state: ConversationState, index: int, call: JournalCall
     """The call, with as much of its result as the journal of `state` has room for.
 
     A text with type and size replaces media that do not fit. If the text of the result does not fit either, a
-    short record replaces it.
+    short record replaces it. A result that is no longer than this record is kept: `reply_problem` has made
+    room for the record of each call.
     """
     found = Admitted(call)
     media = [at for at, part in enumerate(call.parts) if not isinstance(part, Text)]
-    if _problem(room, state, index, call) is None:
+    if _is_short(call) or _problem(room, state, index, call) is None:
         return found
     # All media out first, then each one in again if it fits: so a large one does not push out the small ones.
     parts = [_note(part) if at in media else part for at, part in enumerate(call.parts)]
@@ -390,6 +393,17 @@ def admitted(room: Room, state: ConversationState, index: int, call: JournalCall
         found.call = replace(call, parts=(Text(note),))
         found.problem = f"the result of tool {call.name!r}, {size:,} bytes, {_shown_limit(room, problem)}"
     return found
+
+
+def _is_short(call: JournalCall) -> bool:
+    """True if the result is one text, and as JSON no longer than the record that would replace it."""
+    texts = [part.text for part in call.parts if isinstance(part, Text)]
+    if len(texts) != len(call.parts) or len(texts) > 1:
+        return False
+    try:
+        return len(_encode(texts)) <= _SHORT_BYTES
+    except UnicodeEncodeError:  # a lone surrogate
+        return False
 
 
 def _problem(
@@ -417,10 +431,12 @@ def reply_problem(room: Room, state: ConversationState, reply: Reply) -> str:
     """The problem if the state has no room for the reply in it, or for the results of its calls; else ""."""
     # A reply with calls has to leave more room: its tools run next, and what they did must be recorded.
     calls = journal.unfinished(state)
+    size = sum(map(len, reply.entries))
+    if calls > MAX_OPEN_CALLS:
+        return f"the reply, {size:,} bytes, has {calls:,} calls, expected at most {MAX_OPEN_CALLS:,}"
     problem = room.problem(state, RESULTS if calls else REPLY, more=calls * CALL_BYTES)
     if problem is None:
         return ""
-    size = sum(map(len, reply.entries))
     what = (
         f"the reply, {size:,} bytes with {len(reply.calls)} calls,"
         if calls

@@ -68,7 +68,7 @@ class BlobLimits(Given, frozen=True, kw_only=True):
     max_decoded_bytes: int = 16 * 2**20
     """All segments together, inflated."""
     max_entries: int = 10_000
-    """Wire entries of all segments together. An unfinished turn has at most as many calls."""
+    """Wire entries of all segments together."""
     max_segments: int = 1024
     """Four times the number of 64 KiB segments in 16 MiB."""
     max_meta_bytes: int = 256 * 2**10

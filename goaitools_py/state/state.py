@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from ..base.values import Value, field, replace
-from ..types.errors import StateAuthError, StateError, StateProviderError, StateTooLargeError
+from ..types.errors import StateAuthError, StateError, StateProviderError
 from . import apart
 from . import blob as blobs
 from .apart import JOINED, StateHead, encode_head, joins, sealed_history
@@ -41,7 +41,7 @@ from .segments import (
     with_media,
 )
 from .turn_rows import turn_columns
-from .unfinished_segments import check_calls, inbox_items, inbox_segment, open_segment, open_turn
+from .unfinished_segments import inbox_items, inbox_segment, open_segment, open_turn
 
 __all__ = [
     "ConversationState",
@@ -313,8 +313,6 @@ def dump_state(
         parts = tuple(fitting)
     # The reader has the same limit. A state beyond it could be saved, and never be read again.
     check_values(segments, limits.max_values)
-    if state.open is not None:
-        check_calls(state.open.calls, limits)
     if state.is_apart:
         return encode_head(segments, parts, codec=codec, binding=binding, limits=limits)
     return blobs.encode(segments, parts, codec=codec, binding=binding, limits=limits)
@@ -407,11 +405,7 @@ def load_state(
         elif segment.kind == Kind.INBOX:
             inbox = inbox_items(segment)
         elif segment.kind == Kind.OPEN:
-            try:
-                opened = open_turn(segment, limits)
-            except StateTooLargeError as error:
-                error.blob = bytes(blob)
-                raise
+            opened = open_turn(segment)
         else:
             later.append(segment)
     return ConversationState(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -19,7 +19,6 @@ from ..types.messages import Audio, CallKind, Document, Image, Part, ResultFlag,
 from . import forward_compat
 from .blob import Kind, Segment
 from .closed_turns import FACTS
-from .codec import BlobLimits, check_limit
 from .forward_compat import raw_facts, unreadable
 from .letters import ASSISTANT, InboxLetter
 from .media import cut_out
@@ -42,7 +41,11 @@ from .row_codec import (
 from .segments import columns_of, history_segment, object_entries, stored_segment
 from .turn_rows import IterationRow, RoleLetters, are_known, checked_facts, iteration_of, row_of
 
-__all__ = ["check_calls", "inbox_items", "inbox_segment", "open_segment", "open_turn"]
+__all__ = ["MAX_OPEN_CALLS", "inbox_items", "inbox_segment", "open_segment", "open_turn"]
+
+MAX_OPEN_CALLS: Final = 20_000
+"""The most calls of one reply. A call takes 5 KB in memory, and perhaps one byte of a blob. A reply with more
+would have 200,000 tokens; no model writes so many."""
 
 _Extras: TypeAlias = Mapping[str, msgspec.Raw]
 
@@ -139,11 +142,6 @@ def open_segment(turn: OpenTurn) -> Segment:
     return stored_segment(Kind.OPEN, entries, column, media)
 
 
-def check_calls(calls: Sequence[object], limits: BlobLimits) -> None:
-    """Raise for more open calls than entries are allowed: each of them becomes a result in an entry."""
-    check_limit("max_entries", limits.max_entries, len(calls))
-
-
 def _call_row(call: JournalCall) -> _CallRow | msgspec.Raw:
     row = _CallRow(
         id=call.id,
@@ -184,16 +182,13 @@ def _journal_call(row: _CallRow, extras: Mapping[str, msgspec.Raw]) -> JournalCa
     )
 
 
-def open_turn(segment: Segment, limits: BlobLimits) -> OpenTurn:
-    """Read the unfinished turn. Calls are open only directly after the reply that made them.
-
-    Raises:
-        StateTooLargeError: It has more calls than entries are allowed.
-        StateInvalidError: It cannot be read.
-    """
+def open_turn(segment: Segment) -> OpenTurn:
+    """Read the unfinished turn. Calls are open only directly after the reply that made them."""
     column = columns_of(segment)
     row, extras, calls = _open_row(column)
-    check_calls(row.calls, limits)
+    if len(row.calls) > MAX_OPEN_CALLS:
+        found = f"{len(row.calls)} calls, expected at most {MAX_OPEN_CALLS}"
+        raise StateInvalidError(f"the open turn has {found}; the state cannot be used")
     entries = object_entries(segment)
     if len(entries) != sum(len(item.roles) for item in row.iterations) + len(row.letters):
         raise StateInvalidError("the open turn's letters do not match its entries; the state cannot be used")

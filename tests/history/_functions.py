@@ -45,7 +45,7 @@ from goaitools_py.states import (
 )
 from goaitools_py.testing import ScriptedBackend
 
-__all__ = ["FUNCTIONS", "MAY_REFUSE", "TURNS", "VERIFIED", "WIRES"]
+__all__ = ["FUNCTIONS", "MAY_REFUSE", "PREPARED", "TURNS", "VERIFIED", "WIRES"]
 
 WIRES: Final = ("openai", "openai-responses", "anthropic")
 
@@ -99,14 +99,23 @@ def _pending(blob: bytes, wire: str) -> None:
             assert call.parsed is not call
 
 
-def _messages(blob: bytes, wire: str) -> Any:
-    found = state_messages(blob)
-    for turn in read_history(blob).turns:
+def _called(blob: bytes, wire: str) -> Any:
+    history = read_history(blob)
+    for turn in history.turns:
         for message in turn.messages:
             for call in message.tool_calls:
                 with contextlib.suppress(ValueError):
                     assert call.parsed is not call
-    return found
+    return history
+
+
+def _imported(state: bytes | dict[str, Any], wire: str) -> bytes:
+    return import_state(export_state(state) if isinstance(state, bytes) else state)
+
+
+def _other(wire: str, at: int) -> str:
+    """The provider API that a state is converted to."""
+    return [other for other in WIRES if other != wire][at]
 
 
 def _places(text: str) -> list[tuple[int, int]]:
@@ -119,12 +128,14 @@ FUNCTIONS: dict[str, Callable[[bytes, str], Any]] = {
     "pending": _pending,
     "history": lambda blob, wire: read_history(blob, archived=True).to_dict(),
     "found": lambda blob, wire: read_history(blob, archived=True).find("Hello"),
-    "messages": _messages,
+    "messages": lambda blob, wire: state_messages(blob),
+    "parsed calls": _called,
     "from messages": lambda blob, wire: [state_from_messages(w, state_messages(blob)) for w in WIRES],
     "markdown": lambda blob, wire: to_markdown(blob, archived=True),
     "tokens": lambda blob, wire: estimate_tokens(blob),
-    "export": lambda blob, wire: json.dumps(export_state(blob)),
-    "import": lambda blob, wire: import_state(export_state(blob)),
+    "export": lambda blob, wire: export_state(blob),
+    "exported JSON": lambda blob, wire: json.dumps(export_state(blob)),
+    "import": _imported,
     "saved": _saved,
     "verify": lambda blob, wire: verify_state(blob),
     "upgrade": lambda blob, wire: upgrade_state(blob),
@@ -137,7 +148,8 @@ FUNCTIONS: dict[str, Callable[[bytes, str], Any]] = {
     "redact a letter": lambda blob, wire: redact_state(blob, "a", "X"),
     "redact an expression": lambda blob, wire: redact_state(blob, re.compile(r"\b[ac][0-9a-f]*\b"), "X"),
     "redact by a function": lambda blob, wire: redact_state(blob, _places, "X"),
-    "convert": lambda blob, wire: [convert_state(blob, other) for other in WIRES if other != wire],
+    "convert": lambda blob, wire: convert_state(blob, _other(wire, 0)),
+    "convert to another": lambda blob, wire: convert_state(blob, _other(wire, 1)),
     "diff": lambda blob, wire: diff_states(blob, fork_state(blob)).to_dict(),
     "rebase": lambda blob, wire: rebase_state(blob, base=None, theirs=blob),
     "append": lambda blob, wire: _chat(wire).append_to_state(blob, event("It rains.")),
@@ -150,6 +162,8 @@ FUNCTIONS: dict[str, Callable[[bytes, str], Any]] = {
     "inspect command": _shown,
     "inspect command with content": lambda blob, wire: _shown(blob, wire, "--show"),
 }  # fmt: skip
+PREPARED: Final[dict[str, Callable[[bytes], Any]]] = {"import": export_state}
+"""What the caller has made of the blob before the function is called. Its cost is another function's."""
 TURNS: Final = ("resume", "turn", "turn afresh", "async turn", "compact", "append")
 """They may also end with an error of a turn."""
 VERIFIED: Final = ("history", "export", "redact", "markdown", "diff", "rewind")

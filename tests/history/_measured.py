@@ -19,7 +19,7 @@ from goaitools_py.state.blob_header import peek
 from goaitools_py.types.errors import GoAIToolsError
 
 from ._bombs import bomb
-from ._functions import FUNCTIONS
+from ._functions import FUNCTIONS, PREPARED
 
 MOST_SECONDS = 40
 """A function that takes longer is killed."""
@@ -44,7 +44,13 @@ def _measured(function: str, blob: bytes, wire: str) -> list[Any]:
         Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
         before, start, result = _status("VmRSS"), process_time(), ""
         try:
-            FUNCTIONS[function](blob, wire)
+            if function in PREPARED:
+                given = PREPARED[function](blob)
+                Path("/proc/self/clear_refs").write_text("5")
+                before, start = _status("VmRSS"), process_time()
+            else:
+                given = blob
+            FUNCTIONS[function](given, wire)
         except GoAIToolsError as error:
             result = type(error).__name__
         except BaseException as error:

@@ -26,26 +26,8 @@ WITHIN = 950_000
 BEYOND = 6_000_000
 SECONDS = 2.0
 MEBIBYTES = 200.0
-MORE: dict[str | tuple[str, str], float] = {
-    "import": 300.0,  # it takes Python values, which are made here and counted too
-    "export": 300.0,
-    "redact": 260.0,
-    "redact what is there": 260.0,
-    "redact a letter": 260.0,
-    "redact an expression": 260.0,
-    "redact by a function": 260.0,
-    "messages": 260.0,
-    ("messages", "parts of an open result"): 440.0,
-    "convert": 260.0,
-    "diff": 300.0,
-}
-"""What is known to take more than `MEBIBYTES`. docs/sizes.md names it."""
-MORE_OF: dict[str, float] = {
-    "lone surrogates": 260.0,  # the standard library reads them, and each is a text of its own
-    "larger integers": 220.0,
-    "nested objects": 600.0,  # an object takes 200 bytes; who reads a state three times holds three of each
-}
-"""The same for a filling."""
+MORE: dict[str | tuple[str, str], float] = {}
+MORE_OF: dict[str, float] = {}
 MORE_SECONDS: dict[str, float] = {
     "convert": 4.0,
     "redact a letter": 6.0,

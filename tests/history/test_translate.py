@@ -44,7 +44,7 @@ from goaitools_py.states import (
     verify_state,
 )
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
-from goaitools_py.types.errors import StateAuthError, StateCorruptError, StateTooLargeError
+from goaitools_py.types.errors import StateAuthError, StateCorruptError, StateInvalidError, StateTooLargeError
 from tests.compaction._histories import WIRES, Book, Said, random_turn
 
 from ._bombs import bomb
@@ -543,15 +543,21 @@ def test_an_entry_with_many_results_is_read_once(monkeypatch: pytest.MonkeyPatch
     assert len(read) == 1
 
 
-def test_as_many_calls_are_converted_as_entries_are_allowed() -> None:
-    """A state from another program may have a million calls in one entry, and each takes a tenth of a
-    millisecond."""
-    codec = Plain(limits=BlobLimits(max_entries=100))
-    few, many = (bomb("openai", "calls: zeros", calls) for calls in (200, 201))
+def test_as_many_calls_are_converted_as_values_are_allowed() -> None:
+    """A call with its result has ten values or more. A state from another program may have a million calls in
+    one entry, and each takes a twentieth of a millisecond."""
+    codec = Plain(limits=BlobLimits(max_values=2_000))
+    few, many = (bomb("openai", "calls: zeros", calls) for calls in (250, 401))
 
-    assert len(state_messages(convert_state(few, "anthropic", codec=codec).state)[1]["content"]) == 200
-    with pytest.raises(StateTooLargeError, match="found 201, expected at most max_entries=200"):
+    assert len(state_messages(convert_state(few, "anthropic", codec=codec).state)[1]["content"]) == 250
+    with pytest.raises(StateTooLargeError, match="found 4010, expected at most max_values=4000"):
         convert_state(many, "anthropic", codec=codec)
+
+
+def test_a_reply_with_a_million_calls_is_not_converted() -> None:
+    """This package takes no such reply. So it is refused before any of them is read."""
+    with pytest.raises(StateInvalidError, match="has 30000 calls or results, expected at most 20000"):
+        convert_state(bomb("anthropic", "calls: uses", 150_000), "openai")
 
 
 @pytest.mark.parametrize("to", ["openai", "openai-responses"])

@@ -24,6 +24,7 @@ from goaitools_py import (
     ModelSettings,
     TurnError,
 )
+from goaitools_py.backends.anthropic.sent_history import as_users
 from goaitools_py.sim import Fault, Recorded, Reply
 from goaitools_py.state.state import load_state
 from goaitools_py.states import read_history
@@ -31,7 +32,7 @@ from goaitools_py.types.messages import Message
 
 from ._random_known import MARKS, Broken, Killed, Known, Sent, marks_of, require, unsigned
 from ._random_steps import HOLLOW, Said, Step
-from ._reading import read_body
+from ._reading import ANTHROPIC, read_body
 
 __all__ = ["Attempt"]
 
@@ -464,6 +465,10 @@ class Attempt:
             return  # a refused turn is left out from here on; who has the blob of a checkpoint was not told
         if told & {"turn_closed", "calls_dropped"} and b"server_tool_use" in earlier:
             return  # a hosted call that nobody will answer was cut out
+        kept, _, last = earlier.rpartition(b",\n")
+        is_system = self.world.wire == ANTHROPIC and last.startswith(b'{"role":"system"')
+        if is_system and later.startswith(b",\n".join([kept, as_users(last)])):
+            return  # no reply followed it, and now another message does: it cannot stay a system message
         if "thinking_removed" in told:
             old, new = (unsigned(read_body(b'{"h":%s}' % h).values["h"]) for h in (earlier + b"]", later))
             if new[: len(old)] == old:

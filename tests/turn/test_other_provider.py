@@ -7,15 +7,18 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import Approve, StateProviderError, event, tool
+from goaitools_py import Approve, StateProviderError, event, tool, user
+from goaitools_py.backends.base import BackendError
 from goaitools_py.backends.dialects import WIRES
 from goaitools_py.compaction import Compactor, KeepRecentTurns, TurnLimit
+from goaitools_py.seal import BlobLimits, Plain
 from goaitools_py.states import (
     convert_state,
     inspect_state,
     pending_calls,
     read_history,
     rebase_state,
+    state_from_messages,
     state_messages,
 )
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
@@ -158,3 +161,58 @@ def test_an_unknown_provider_api_is_not_converted(face: Face) -> None:
     with pytest.raises(StateProviderError):
         face.chat(ScriptedBackend(), on_foreign_state="convert").chat_with_state(state, user="Hello?")
     assert convert_state(begun(face, "openai", "Hi."), "anthropic").losses == ()
+
+
+def many_calls(codec: Plain) -> bytes:
+    """A conversation on Anthropic: 10 turns of 25 calls. It is 40 entries, and 270 or more on other APIs."""
+    messages: list[Any] = []
+    for turn in range(10):
+        ids = [f"toolu_{turn}_{place}" for place in range(25)]
+        uses = [{"type": "tool_use", "id": id, "name": "nod", "input": {}} for id in ids]
+        results = [{"type": "tool_result", "tool_use_id": id, "content": "x"} for id in ids]
+        messages += [
+            {"role": "user", "content": f"Q{turn}"},
+            {"role": "assistant", "content": uses},
+            {"role": "user", "content": results},
+            {"role": "assistant", "content": "Done."},
+        ]
+    return state_from_messages("anthropic", messages, codec=codec)
+
+
+@pytest.mark.parametrize("falls_back", [False, True])
+@pytest.mark.parametrize("to", ["openai", "openai-responses"])
+def test_a_conversation_may_have_more_calls_than_entries_are_allowed(
+    face: Face, to: str, falls_back: bool
+) -> None:
+    """One entry of Anthropic has the results of many calls. On another API the oldest turns are cut."""
+    codec = Plain(limits=BlobLimits(max_entries=100))
+    state = many_calls(codec)
+    there = ScriptedBackend("Hi.", wire=to)
+    if falls_back:
+        down = [BackendError("down", kind="overloaded", status=529)] * 3
+        chat = face.chat(ScriptedBackend(*down, wire="anthropic"), fallbacks=[there], codec=codec)
+    else:
+        chat = face.chat(there, on_foreign_state="convert", codec=codec)
+
+    result = chat.chat_with_state(state, user="Next.")
+
+    turns = read_history(result.state, codec=codec).turns
+    assert result.text == "Hi."
+    assert "emergency_cut" in [warning.code for warning in result.warnings]
+    assert [turn.number for turn in turns][-2:] == [10, 11]
+    assert check_history(to, state_messages(result.state, codec=codec)) == []
+
+
+def test_a_message_is_put_onto_a_conversation_that_has_moved_to_another_provider(face: Face) -> None:
+    """Also where that conversation was cut, and the one with the message has more calls than entries."""
+    codec = Plain(limits=BlobLimits(max_entries=100))
+    base = many_calls(codec)
+    here = face.chat(ScriptedBackend(wire="anthropic"), codec=codec)
+    mine = here.append_to_state(base, user("By the way."))
+    there = face.chat(ScriptedBackend("Hi.", wire="openai"), codec=codec, on_foreign_state="convert")
+    theirs = there.chat_with_state(base, user="Next.").state
+
+    merged = rebase_state(mine, base=base, theirs=theirs, codec=codec)
+
+    said = [message.text for message in read_history(merged, codec=codec).all_messages()]
+    assert said[-3:] == ["Next.", "Hi.", "By the way."]

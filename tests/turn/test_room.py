@@ -11,24 +11,29 @@ import pytest
 from goaitools_py import (
     Compactor,
     ContextWarning,
+    Deny,
     KeepRecentTurns,
     Limits,
     MessageLimit,
     StateSizeError,
     StateTooLargeError,
     ToolContext,
+    ToolReturn,
     TurnError,
     tool,
     user,
 )
 from goaitools_py.backends.base import BackendError
+from goaitools_py.open_turn import room
 from goaitools_py.seal import BlobLimits, Plain
+from goaitools_py.state import unfinished_segments
 from goaitools_py.state.state import closed_turns, load_state
-from goaitools_py.states import read_history, state_from_messages
+from goaitools_py.states import pending_calls, read_history, state_from_messages
 from goaitools_py.testing import Calls, ScriptedBackend
 from goaitools_py.turn import shrink
 from goaitools_py.turn.edges import async_edge, sync_edge
 from goaitools_py.turn.flow import Moment
+from goaitools_py.types.errors import StateInvalidError
 
 from ..history._bombs import bomb
 
@@ -191,40 +196,108 @@ def nod() -> str:
     return "x"
 
 
+@tool(requires_approval=True)
+def asked() -> str:
+    """Ask first."""
+    return "x"
+
+
+@tool(external=True)
+def outside() -> str:
+    """Elsewhere."""
+
+
+SMALL = Plain(limits=BlobLimits(max_entries=100))
+LEAST = Plain(limits=BlobLimits(max_entries=16))
+
+
+def roomy(face: Any, wire: str, *script: Any, codec: Plain = SMALL, **fields: Any) -> Any:
+    """A chat with a limit of entries that one reply can reach."""
+    backend = ScriptedBackend(*script, wire=wire)
+    tools = [nod, asked, outside]
+    return face.chat(backend, codec=codec, tools=tools, limits=Limits(max_tool_calls=None), **fields)
+
+
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("calls", [30, 60, 90, 120, 150, 170, 180, 195, 205, 300])
 def test_a_reply_of_many_calls_leaves_a_state_that_goes_on(
     face: Any, run: Any, wire: str, calls: int
 ) -> None:
     """Around the limit of entries, and around twice the limit: an error has a state that can be read, and the
-    next turn goes on with it. An open turn has at most as many calls as entries are allowed."""
-    codec = Plain(limits=BlobLimits(max_entries=100))
-    backend = ScriptedBackend(Calls([("nod", {})] * calls), "Done.", "Next.", "Next.", wire=wire)
+    next turn goes on with it. Where one entry has the results of all calls, their number does not matter."""
     saved: list[bytes] = []
-    chat = face.chat(
-        backend, codec=codec, tools=[nod], limits=Limits(max_tool_calls=None), on_checkpoint=saved.append
+    chat = roomy(
+        face, wire, Calls([("nod", {})] * calls), "Done.", "Next.", "Next.", on_checkpoint=saved.append
     )
 
     try:
-        state = run(chat, None, user="Go.").state
+        result = run(chat, None, user="Go.")
+        state, text = result.state, result.text
     except StateSizeError as error:
-        state = error.state
-    checkpoints = [load_state(blob, codec=codec) for blob in saved]
+        state, text = error.state, error.text
+    for blob in saved:
+        load_state(blob, codec=SMALL)
     after = run(chat, state, user="And now?", on_pending="deny")
 
-    assert read_history(state, codec=codec).all_messages()[0].text == "Go."
+    messages = read_history(state, codec=SMALL).all_messages()
+    done = [message.text for message in messages if message.role == "tool"]
+    assert messages[0].text == "Go."
     assert after.text in ("Next.", "Done.")
-    assert all(one.open is None or len(one.open.calls) <= 200 for one in checkpoints)
+    assert done[:128] in ([], ["x"] * min(calls, 128))  # at most so many are run of one reply
+    assert len(done) in (0, calls)
+    assert text == ("Done." if done else "")
+    assert done or wire != "anthropic"
+
+
+@pytest.mark.parametrize("codec", [LEAST, SMALL])
+@pytest.mark.parametrize("name", ["asked", "outside"])
+@pytest.mark.parametrize("wire", WIRES)
+def test_what_waits_can_be_answered(face: Any, wire: str, name: str, codec: Plain) -> None:
+    """However many calls wait: a short answer to each of them reaches the model, and so does a denial."""
+    waited, entries = 0, codec.limits.max_entries
+    for calls in (entries * eighths // 8 - 1 for eighths in range(4, 17, 2)):
+        for answer in (ToolReturn("so"), Deny("no")):
+            chat = roomy(face, wire, Calls([(name, {})] * calls), "Done.", codec=codec)
+            try:
+                state = chat.chat_with_state(None, user="Go.").state
+            except StateSizeError as error:
+                state = error.state
+            waiting = pending_calls(state, codec=codec)
+            assert len(waiting) in (0, calls)
+            if waiting:
+                waited += 1
+                try:
+                    text = chat.resume(state, {call.id: answer for call in waiting}).text
+                except StateSizeError as error:  # the paid reply does not fit any more: it is here
+                    text = error.text
+                assert text == "Done."
+    assert waited >= 4
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_an_open_turn_with_more_calls_than_entries_is_refused(wire: str) -> None:
-    """As a state with too many entries is: each call becomes a result. A foreign state may have more."""
-    with pytest.raises(StateTooLargeError) as caught:
-        load_state(forged := bomb(wire, "open calls", 150_000))
+def test_a_reply_with_more_calls_than_a_turn_may_have_is_refused(
+    face: Any, run: Any, wire: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No tool starts, the text stays, and the next turn goes on."""
+    for module in (room, unfinished_segments):
+        monkeypatch.setattr(module, "MAX_OPEN_CALLS", 20)
+    chat = roomy(face, wire, Calls([("nod", {})] * 20), "Done.", Calls([("nod", {})] * 21), "Next.")
 
-    assert (caught.value.limit_name, caught.value.limit) == ("max_entries", 20_000)
-    assert caught.value.blob == forged
+    state = run(chat, None, user="Go.").state
+    with pytest.raises(StateSizeError, match="has 21 calls, expected at most 20") as caught:
+        run(chat, state, user="Again.")
+    after = run(chat, caught.value.state, user="And now?")
+
+    messages = read_history(after.state, codec=SMALL).all_messages()
+    assert [message.text for message in messages if message.role == "tool"] == ["x"] * 20
+    assert after.text == "Next."
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_state_with_more_open_calls_is_refused(wire: str) -> None:
+    """This package writes none; a foreign state may be one."""
+    with pytest.raises(StateInvalidError, match="25000 calls, expected at most 20000"):
+        load_state(bomb(wire, "open calls", 150_000))
 
 
 @pytest.mark.parametrize("wire", WIRES)

@@ -103,8 +103,8 @@ def placed(history: Sequence[bytes], *, natively: bool) -> Sequence[bytes]:
 
     A model that takes system messages takes one directly after a user's message and before a reply or the
     end: "accepts role: system messages immediately after a user turn"; all recorded requests are like that.
-    Others become a user's message with a block. The form of a message does not change when the history
-    grows.
+    Others become a user's message with a block. The form of a message changes only once, and only if it was
+    the last one and its reply left nothing in the history, for example a call that was cut off.
 
     Args:
         history: Pieces of entries joined by ``,\\n``, unread.

@@ -25,7 +25,8 @@ from ...backends.wire.request import placeholder
 from ...base.values import Value, replace
 from ...state.codec import BlobLimits, check_limit
 from ...state.letters import ASSISTANT, TOOL, letter_of
-from ...types.errors import StateProviderError
+from ...state.unfinished_segments import MAX_OPEN_CALLS
+from ...types.errors import StateInvalidError, StateProviderError
 from ...types.messages import CallKind, Image, Message, Part, ResultFlag, Text, ToolCall, ToolResult
 
 __all__ = ["Books", "Loss", "LossKind", "Moved", "Translator", "summary"]
@@ -34,6 +35,10 @@ _JOIN: Final = b",\n"
 _EMPTY: Final = "[empty message]"
 _UNREAD: Final = "[a part that this provider cannot be shown]"
 _NOT_TAKEN: Final = "this provider takes none of its kind"
+_CALL_VALUES: Final = 10
+"""The fewest JSON values of a call with its result, in Anthropic's form. On other APIs a result is an entry.
+So each conversation within its limits is converted. A state from another program may have a million calls of
+one value, and each of them takes 50 µs."""
 
 
 class Moved(Value, frozen=True, kw_only=True):
@@ -57,13 +62,16 @@ class Translator:
     Args:
         source: Reads the entries.
         target: Writes the new entries.
-        limits: How large the state may be. As many calls and results are allowed as entries.
+        limits: How large the state may be. A call with its result counts as ten JSON values.
 
     Attributes:
         books: Where losses are counted.
 
     Raises:
         StateProviderError: One of the dialects has no `TranslatesReplies`.
+
+    Its methods raise `StateTooLargeError` for more calls or results than the limits allow, and
+    `StateInvalidError` for more in one reply than any reply has that this package wrote.
     """
 
     def __init__(self, source: Dialect, target: Dialect, limits: BlobLimits) -> None:
@@ -145,13 +153,22 @@ class Translator:
                 new += (ASSISTANT if is_reply else letter) * len(made)
         return Moved(entries=tuple(found), letters=new, shifts=tuple(shifts), failed=frozenset(failed))
 
+    def _counted(self, so_far: int, more: int) -> int:
+        """The number of calls, or of results, with those of one reply."""
+        if more > MAX_OPEN_CALLS:
+            found = f"{more} calls or results, expected at most {MAX_OPEN_CALLS}"
+            raise StateInvalidError(f"a reply in the history has {found}; the state cannot be converted")
+        check_limit("max_values", self._limits.max_values, _CALL_VALUES * (so_far + more))
+        return so_far + more
+
     # ------------------------------------------------------------------------------------- a reply
 
     def _reply(self, message: Message) -> tuple[list[bytes], list[tuple[int, int]]]:
         pieces = list(self._from.reply_pieces((message.raw or b"").split(_JOIN)))
         calls: list[ToolCall] = []
-        self._calls_so_far += sum(isinstance(piece, Called) for piece in pieces)
-        check_limit("max_entries", self._limits.max_entries, self._calls_so_far)
+        self._calls_so_far = self._counted(
+            self._calls_so_far, sum(isinstance(piece, Called) for piece in pieces)
+        )
         for piece in pieces:
             if isinstance(piece, Lost):
                 self.books.lose(piece.kind, piece.count)
@@ -192,8 +209,7 @@ class Translator:
     def _results(
         self, messages: Sequence[Message], flags: Mapping[str, ResultFlag]
     ) -> tuple[list[bytes], set[str]]:
-        self._results_so_far += len(messages)
-        check_limit("max_entries", self._limits.max_entries, self._results_so_far)
+        self._results_so_far = self._counted(self._results_so_far, len(messages))
         failed: set[str] = set()
         failed_of: dict[bytes, frozenset[str]] = {}  # an entry with the results of many calls is read once
         results: list[ToolResult] = []

@@ -69,12 +69,12 @@ def translated(
         state: The conversation.
         source: Reads its entries.
         target: Writes the new entries.
-        limits: How large the state may be. As many calls and results are allowed as entries.
+        limits: How large the state may be. A call with its result counts as ten JSON values.
         at: Now, in milliseconds after the conversation began; None: when the state was written last.
 
     Raises:
         StateInvalidError: The history cannot be read, or cannot be mended for the other provider.
-        StateTooLargeError: It has more calls or results than entries are allowed.
+        StateTooLargeError: It has more calls or results than values are allowed.
         StateProviderError: One of the dialects has no `TranslatesReplies`.
     """
     state, _ = checked(state, source)
