@@ -36,10 +36,9 @@ from ..state.codec import BlobLimits, Codec
 from ..state.media_rows import media_weight
 from ..state.parts import INLINE, MEDIA, RESULT
 from ..state.parts import Part as StoredPart
-from ..state.records import JournalCall, OpenTurn
+from ..state.records import MAX_OPEN_CALLS, JournalCall, OpenTurn
 from ..state.segments import meta_bytes, values_in
 from ..state.state import ConversationState, hard_limits, soft_limits, written
-from ..state.unfinished_segments import MAX_OPEN_CALLS
 from ..types.errors import StateTooLargeError
 from ..types.messages import Part, Text
 from ..types.result import Action

@@ -39,6 +39,7 @@ __all__ = [
     "IDS_KEPT",
     "MAX_MEDIA",
     "MAX_MODELS",
+    "MAX_OPEN_CALLS",
     "MAX_RESTS",
     "PINNED_DROPPED",
     "RULES_VERSION",
@@ -475,6 +476,11 @@ class JournalCall(Value, frozen=True, kw_only=True):
     started: float = 0.0
     seconds: float = 0.0
     extras: Mapping[str, msgspec.Raw] = {}
+
+
+MAX_OPEN_CALLS: Final = 20_000
+"""The most calls of one reply. A call takes 5 KB in memory, and perhaps one byte of a blob. A reply with more
+would have 200,000 tokens; no model writes so many."""
 
 
 class OpenTurn(Value, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
@@ -22,7 +22,7 @@ from .closed_turns import FACTS
 from .forward_compat import raw_facts, unreadable
 from .letters import ASSISTANT, InboxLetter
 from .media import cut_out
-from .records import InboxItem, JournalCall, OpenTurn
+from .records import MAX_OPEN_CALLS, InboxItem, JournalCall, OpenTurn
 from .row_codec import (
     MAX_NAME,
     NO_MORE,
@@ -41,11 +41,7 @@ from .row_codec import (
 from .segments import columns_of, history_segment, object_entries, stored_segment
 from .turn_rows import IterationRow, RoleLetters, are_known, checked_facts, iteration_of, row_of
 
-__all__ = ["MAX_OPEN_CALLS", "inbox_items", "inbox_segment", "open_segment", "open_turn"]
-
-MAX_OPEN_CALLS: Final = 20_000
-"""The most calls of one reply. A call takes 5 KB in memory, and perhaps one byte of a blob. A reply with more
-would have 200,000 tokens; no model writes so many."""
+__all__ = ["inbox_items", "inbox_segment", "open_segment", "open_turn"]
 
 _Extras: TypeAlias = Mapping[str, msgspec.Raw]
 

@@ -25,7 +25,7 @@ from ...backends.wire.request import placeholder
 from ...base.values import Value, replace
 from ...state.codec import BlobLimits, check_limit
 from ...state.letters import ASSISTANT, TOOL, letter_of
-from ...state.unfinished_segments import MAX_OPEN_CALLS
+from ...state.records import MAX_OPEN_CALLS
 from ...types.errors import StateInvalidError, StateProviderError
 from ...types.messages import CallKind, Image, Message, Part, ResultFlag, Text, ToolCall, ToolResult
 

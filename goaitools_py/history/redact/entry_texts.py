@@ -11,7 +11,7 @@ import binascii
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from ...backends.read_entries import (
@@ -24,7 +24,7 @@ from ...backends.read_entries import (
     is_words_key,
     placeholder_type,
 )
-from ...base import json_scan
+from ...base import json_scan, rawjson
 from . import json_tree
 from .json_tree import Edits, Member, Node
 from .matching import ROUNDS, Finder, found_again, quoted
@@ -42,6 +42,7 @@ _BEGINNINGS: Final = ("{", "[", " ", "\n")
 """How JSON in a string begins."""
 
 _SHORT: Final = 64
+_LARGE: Final = 4096
 _MOST_ABSENT: Final = 2**16
 """How many short texts without a match are remembered: a state may repeat one of them a million times."""
 _MOST_CHANGED: Final = 2**12
@@ -140,6 +141,18 @@ class Redactor:
             elif value[:1] not in _BEGINNINGS and len(self._changed) < _MOST_CHANGED:
                 self._changed[value] = new, self.finder.count - before
         return new
+
+    def is_absent_in(self, value: Any) -> bool:
+        """True if no text in a large JSON-able value matches. False is not certain.
+
+        Each different text in it is looked at once, also if it has a million.
+        """
+        with suppress(ValueError, TypeError):
+            text = rawjson.dumps(value).decode()
+            if len(text) > _LARGE and "\ufffd" not in text:  # it may stand for a lone surrogate
+                tree = json_tree.parsed(text, self._is_hit, self.finder.suspects)
+                return tree is not None and not tree.has_hits
+        return False
 
     def _inner(self, value: str) -> Node | None:
         """The tree of JSON inside a string; None for other text.

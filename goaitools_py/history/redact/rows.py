@@ -86,16 +86,20 @@ def _name(redactor: Redactor, text: str) -> str:
 
 def _values(redactor: Redactor, value: Any) -> Any:
     """JSON-able values: all text in them is content, keys too. The same object if nothing in it changes."""
+    return value if redactor.is_absent_in(value) else _walked(redactor, value)
+
+
+def _walked(redactor: Redactor, value: Any) -> Any:
     if isinstance(value, str):
         new = redactor.text(value)
         return value if new == value else new
-    if isinstance(value, Mapping):
+    if isinstance(value, dict | Mapping):  # a dict is found fast
         names = [*map(redactor.text, value)]
-        items = [_values(redactor, item) for item in value.values()]
+        items = [_walked(redactor, item) for item in value.values()]
         is_same = all(map(_is, items, value.values())) and names == [*value]
         return value if is_same else dict(zip(names, items, strict=True))
     if isinstance(value, list | tuple):
-        items = [_values(redactor, item) for item in value]
+        items = [_walked(redactor, item) for item in value]
         if all(map(_is, items, value)):
             return value
         return tuple(items) if isinstance(value, tuple) else items
