@@ -130,7 +130,10 @@ def accept(
     if pin:
         facts = {**facts, "pin": [*facts.get("pin", ()), *pin]}
     if meta.turn:
-        facts = {**facts, TURN_IDS_FACT: [row.id for row in meta.turn if row.id not in unsent]}
+        # What an earlier request of this turn carried stays accepted, whatever this one leaves out.
+        known = facts.get(TURN_IDS_FACT, ())
+        ids = [row.id for row in meta.turn if row.id not in unsent or row.id in known]
+        facts = {**facts, TURN_IDS_FACT: ids}
     turn = replace(
         turn,
         entries=tuple(entries),

@@ -23,6 +23,16 @@ def schedule(seed: int, *acts: Act, wire: str = "openai", leases: bool = False, 
 
 
 FOUND = {
+    "a message had its reply, and a refusal of a later one took its turn id from the turn": schedule(
+        6023159,
+        Act("send", 2, choice=0.9862182751531644),
+        Act("send", 3, rounds=(("pay",),), choice=0.7169667557507462),
+        Act("answer_again", 4, choice=0.956986540727163),
+        Act("refused", 5, choice=0.908147202820097),
+        leases=True,
+        crowd=3,
+        wire="anthropic",
+    )._replace(steers=True),
     "an event was handed to a worker that died": schedule(
         7087671,
         Act("append", 3),
