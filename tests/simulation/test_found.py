@@ -23,6 +23,18 @@ def schedule(seed: int, *acts: Act, wire: str = "openai", leases: bool = False, 
 
 
 FOUND = {
+    "an event was withdrawn between the load and the first save of a resume that claimed it": schedule(
+        6099199,
+        Act("send", 1, save="checkpoint", rounds=(("ask",),), choice=0.5951127319624938),
+        Act("answer_again", 3, save="checkpoint", choice=0.6948094897323006),
+        Act("append", 4, choice=0.875020671060529),
+        Act("append", 102, choice=0.9442241757094338),
+        Act("answer", 5, save="checkpoint", choice=0.09035061776058506),
+        Act("withdraw", 157, target=4, choice=0.3598021062815019),
+        leases=True,
+        crowd=2,
+        wire="openai-responses",
+    )._replace(steers=True),
     "a message had its reply, and a refusal of a later one took its turn id from the turn": schedule(
         6023159,
         Act("send", 2, choice=0.9862182751531644),
