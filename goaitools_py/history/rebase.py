@@ -107,11 +107,13 @@ def with_arrived(
     """The state of a running turn with the messages that came into `theirs` since `base`, from which it grew.
 
     Everything else that `theirs` has added is in it, too, so that it grows from `theirs` now. None if no
-    message came, or if `theirs` has a turn: then the turn's next save tells.
+    message came, or if `theirs` has a turn or is another conversation: then the turn's next save tells.
     """
     their = load_state(theirs, codec=codec, binding=binding)
     if base:
         old = load_state(base, codec=codec, binding=binding)
+        if their.meta.created != old.meta.created:  # deleted, and begun anew
+            return None
     else:
         old, my = (
             new_state(their.meta.wire, id=their.meta.id, created=their.meta.created),

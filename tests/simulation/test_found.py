@@ -23,6 +23,17 @@ def schedule(seed: int, *acts: Act, wire: str = "openai", leases: bool = False, 
 
 
 FOUND = {
+    "a running turn took in a message from a conversation that was begun anew after a deletion": schedule(
+        6100129,
+        Act("send", 1, save="checkpoint", choice=0.43685414124696154),
+        Act("append", 102, choice=0.10473857121099905),
+        Act("refused", 2, choice=0.2059462206990137),
+        Act("withdraw", 156, target=102, choice=0.8159153843620266),
+        Act("reset", 3, choice=0.5500162160214694),
+        leases=True,
+        crowd=3,
+        wire="openai-responses",
+    )._replace(combines=True, steers=True),
     "an event was withdrawn between the load and the first save of a resume that claimed it": schedule(
         6099199,
         Act("send", 1, save="checkpoint", rounds=(("ask",),), choice=0.5951127319624938),
