@@ -300,7 +300,7 @@ class KeptTurn:
     def _is_first(self, engine: TurnEngine | FallbackTurn, effect: Effect, *, is_checkpoint: bool) -> bool:
         """Tell whether this is the first call, or a checkpoint before it (of a compaction, say)."""
         if is_checkpoint:
-            # A resume that has claimed messages too: one of them may be withdrawn before its first save.
+            # Also in a resume that has claimed messages: one of them may have been withdrawn since the load.
             claims = self._plan.marks_waiting and engine.has_claimed
             is_early = (claims or not self._plan.resume) and not engine.is_over
             return is_early and not self._has_saved and not self._has_called
