@@ -125,7 +125,7 @@ def with_arrived(
     joined = _with_inbox(
         _without(my, their, old), _unsaid(their, old, my if shared else None), their.meta, old.meta
     )
-    if joined.inbox == my.inbox:
+    if not _added(my.inbox, joined.inbox):  # that one was taken out alone is no reason for a request
         return None
     return _with_both(joined, my.meta, old.meta, their.meta)
 

@@ -238,10 +238,18 @@ def said_by_others(
     ids = {row.id for row in meta.turn if row.id not in accepted}
     if turn_id is not None and (id := digest8(turn_id)) in ids:
         # Compared as entries: only a message of a steering send has a trace of its author in the inbox.
-        own = set(dialect.entries([with_speaker(message) for message in messages]))
+        own = set(dialect.entries(_as_stored(state, messages, dialect)))
         items = tuple([item for item in items if item.entry not in own and item.id != id])
         ids.discard(id)
     return Others(items=items, turn_ids=frozenset(ids), context=meta.context, metadata=meta.said)
+
+
+def _as_stored(state: ConversationState, messages: Sequence[Message], dialect: Dialect) -> list[Message]:
+    """The messages in each form in which they may wait: alone, and with each context that waits here."""
+    blocks = [message.parts[:1] for message in inbox_messages(state, dialect) if is_context(message.parts[0])]
+    alone = [replace(Message(role="user"), parts=block) for block in blocks]
+    carried = [replace(message, parts=(*block, *message.parts)) for block in blocks for message in messages]
+    return [*alone, *map(with_speaker, [*messages, *carried])]
 
 
 def merged(before: Sequence[InboxItem], now: Sequence[InboxItem]) -> tuple[InboxItem, ...]:

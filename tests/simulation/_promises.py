@@ -28,6 +28,7 @@ from typing import Any, Final
 from goaitools_py import (
     ChatResult,
     CompactionError,
+    ProviderRejectedError,
     StateConflictError,
     StoreUnavailableError,
     ToolPendingError,
@@ -258,6 +259,15 @@ class Promises:
     def killed(self, act: Act) -> None:
         """Note what died with a process. What waits alone, and is refused to a `resume`, is handed to it."""
         self._gone[act.key] |= self._resumed[act.id]
+
+    def is_handed_back_redacted(self, act: Act, failure: BaseException | None) -> bool:
+        """True if a message was refused together with others, because a redaction had made it another one.
+
+        Nothing tells then which of those that wait it is. Its sender has it, and sends it alone.
+        """
+        if not isinstance(failure, ProviderRejectedError) or f"s{act.id}" not in self._forgotten[act.key]:
+            return False
+        return f"m{act.id}" in _marks(b" ".join(one.text.encode() for one in failure.pending_input))
 
     def stored(self, act: Act) -> None:
         """Note that a turn which the store did not take was committed."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final, Protocol
 
 from goaitools_py.backends.base import BackendError, ResponseHead
@@ -186,6 +187,11 @@ class Worker:
             effect = self._pending
             if isinstance(effect, Invoke) and getattr(effect.function, "__func__", None) is Renewal.start:
                 effect.function()
+            elif isinstance(effect, Invoke) and getattr(effect.function, "__name__", "").startswith("_save"):
+                self.port.fault = "fail"  # what the row notes of its save, without the save
+                with suppress(Exception):
+                    effect.function(*effect.args)
+                self.port.fault = ""
             self._resume(answer, failure)
         self.name = self.port.name = name
         self._chunks, self._hears = deque(other._chunks), other._hears

@@ -155,6 +155,14 @@ FOUND = {
         crowd=3,
         wire="openai-responses",
     )._replace(combines=True, recalls=True, steers=True),
+    "a running turn asked again, because a refused message had left the row": schedule(
+        6145329,
+        Act("refused", 1, save="checkpoint", choice=0.9702957481681905, faults=(Fault(10, "pause", 1.5),)),
+        Act("send", 2, save="checkpoint", choice=0.2970356778118791),
+        Act("send", 3, choice=0.7500118910598411, faults=(Fault(10, "copy", 0.2),)),
+        leases=True,
+        crowd=3,
+    )._replace(steers=True),
     "a redaction found nothing, while a turn ran that had loaded the text": schedule(
         1115257,
         Act("send", 1, save="checkpoint", choice=0.2621070594858599, faults=(Fault(4, "fail", 1.5),)),
