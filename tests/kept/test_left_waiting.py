@@ -16,6 +16,7 @@ from goaitools_py import (
     Approve,
     BudgetExceededError,
     Chat,
+    Image,
     Limits,
     ProviderRejectedError,
     StateSizeError,
@@ -37,6 +38,8 @@ from .conftest import FaultyStore, Threads, blob_in, said
 WIRES = ("openai", "openai-responses", "anthropic")
 REFUSED = BackendError("no", status=400, body=b'{"error": {"message": "no"}}')
 DOWN = BackendError("down", status=503)
+NAMES = ("Ada won.", "Poison.", "Hello.", "And now?", "Queued.")
+PNG = bytes.fromhex("89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de")
 
 
 @pytest.fixture(params=WIRES)
@@ -57,8 +60,7 @@ def others(store: FaultyStore, wire: str) -> Callable[..., Any]:
 
 def sent(backend: ScriptedBackend) -> list[list[str]]:
     """Which of the texts of these tests stood in each request."""
-    names = ("Ada won.", "Poison.", "Hello.", "And now?", "Queued.")
-    return [[name for name in names if name in str(body)] for body in backend.bodies()]
+    return [[name for name in NAMES if name in str(body)] for body in backend.bodies()]
 
 
 def check(wire: str, blob: bytes) -> None:
@@ -343,14 +345,17 @@ def test_what_waits_alone_is_handed_back_as_before(
 
 
 @pytest.mark.parametrize("said_by", [None, "Ada"])
-@pytest.mark.parametrize("form", ["plain", "context", "pinned", "typed"])
+@pytest.mark.parametrize("form", ["plain", "context", "pinned", "typed", "picture", "with an event"])
 def test_a_message_that_is_delivered_again_is_answered_beside_one_that_is_refused(
     kept: Threads, store: FaultyStore, others: Any, save: str, wire: str, form: str, said_by: str | None
 ) -> None:
     """Its `turn_id` tells which of the waiting messages it is, whatever was stored with it."""
     backend = ScriptedBackend(DOWN, REFUSED, '{"value": 1}' if form == "typed" else "Hi.", wire=wire)
     conversation = kept(backend, store, save=save)
-    given = [user("Hello.", speaker=said_by, pinned=form == "pinned")]
+    parts = [Image.from_bytes(PNG, media_type="image/png")] if form == "picture" else []
+    given = [user("Hello.", *parts, speaker=said_by, pinned=form == "pinned")]
+    if form == "with an event":
+        given.insert(0, event("Ada won.", topic="game"))
     options: dict[str, Any] = (
         {"output_type": Output(dict[str, int], mode="prompt")} if form == "typed" else {}
     )
@@ -363,7 +368,8 @@ def test_a_message_that_is_delivered_again_is_answered_beside_one_that_is_refuse
     result = conversation.send(messages=given, turn_id="m-1", **options)
 
     assert result.status == "complete"
-    assert sent(backend)[1:] == [["Poison.", "Hello."], ["Hello."]]
+    own = ["Ada won.", "Hello."] if form == "with an event" else ["Hello."]
+    assert sent(backend)[1:] == [sorted(["Poison.", *own], key=NAMES.index), own]
     assert ["It rains." in str(body) for body in backend.bodies()] == ["context" in options] * 3
     assert said(result.state).count("Poison.") == 1
     assert inspect_state(result.state).waiting_messages == 1
