@@ -82,9 +82,11 @@ def rebase_state(
     if not _has_moved(my, old):
         joined = _without(their, my, old)
         joined = _with_inbox(joined, _unsaid(my, old, their if shared else None), my.meta, old.meta)
+        joined = _with_claims(joined, my, old)
     elif not _has_moved(their, old):
         joined = _without(my, their, old)
         joined = _with_inbox(joined, _unsaid(their, old, my if shared else None), their.meta, old.meta)
+        joined = _with_claims(joined, their, old)
     elif shared:
         raise StateConflictError(
             "both states have the same turn, and each has a reply to it; go on from one of them"
@@ -151,7 +153,8 @@ def holds_state(
     """True if `theirs` has everything that `mine` added to `base`.
 
     For a worker that got no answer to its save: was it saved? False if a cut has since removed the additions
-    of `mine`, or if a message that `mine` claimed was taken back.
+    of `mine`, if a message that `mine` claimed was taken back, or if a model has accepted one that `mine`
+    took back.
     """
     my, old, their = _three(mine, base, theirs, codec, binding)
     if their.meta.parent == digest8(mine[:112]):
@@ -164,6 +167,7 @@ def holds_state(
         and _added(gone, their.inbox) == list(their.inbox)
         and not _unsaid(my, old, their)
         and _has_claims(their, my, old)
+        and not _has_accepted(their, my, gone)
     )
 
 
@@ -173,9 +177,22 @@ def _has_claims(their: ConversationState, my: ConversationState, old: Conversati
     claims = [item for item in my.inbox if item.is_taken and item not in before]
     if not claims:
         return True
-    heard = {*closed_entries(their), *(their.open.entries if their.open is not None else ())}
-    waiting = set(their.inbox)
+    heard, waiting = _heard(their), set(their.inbox)
     return all(item in waiting or item.entry in heard for item in claims)
+
+
+def _has_accepted(their: ConversationState, my: ConversationState, gone: list[InboxItem]) -> bool:
+    """True if a model has accepted one of these messages in `their`, and not in `my`."""
+    if not gone:
+        return False
+    known, now = ({*state.meta.events, *_ids_of(state.meta)} for state in (my, their))
+    fresh, accepted = now - known, _heard(their) - _heard(my)
+    return any(item.id in fresh or accepted[item.entry] for item in gone)
+
+
+def _heard(state: ConversationState) -> Counter[bytes]:
+    """How often the history has each entry; the inbox does not count."""
+    return Counter([*closed_entries(state), *(state.open.entries if state.open is not None else ())])
 
 
 def begun_at(blob: bytes, created: int, *, codec: Codec = PLAIN, binding: Any = None) -> bytes:
@@ -258,6 +275,18 @@ def _without(state: ConversationState, other: ConversationState, old: Conversati
     return replace(state, inbox=tuple(left), meta=meta)
 
 
+def _with_claims(
+    state: ConversationState, other: ConversationState, old: ConversationState
+) -> ConversationState:
+    """The state, with the claims that the other one has made since the old one: a model may read those."""
+    before = set(old.inbox)
+    claimed = {item.marked(False) for item in other.inbox if item.is_taken and item not in before}
+    if not claimed:
+        return state
+    waiting = tuple([item.marked(True) if item in claimed else item for item in state.inbox])
+    return replace(state, inbox=waiting)
+
+
 def _unsaid(
     state: ConversationState, old: ConversationState, other: ConversationState | None
 ) -> list[InboxItem]:
@@ -268,7 +297,7 @@ def _unsaid(
         return added
     # The messages of a steering send name their turn. Its context may differ in a second delivery.
     shared = _new_ids(state, old) & _new_ids(other, old)
-    added = [item for item in added if item.id not in shared]
+    added = [item for item in added if item.turn not in shared]
     said = Counter(closed_entries(other))
     said.subtract(closed_entries(old))
     said.update(item.entry for item in _added(old.inbox, other.inbox))

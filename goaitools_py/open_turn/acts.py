@@ -239,8 +239,10 @@ def begin(
     context: str | None = None,
     metadata: Mapping[str, str] | None = None,
     key: TurnKey | None = None,
+    turn: str = "",
     words: str = "",
     has_grown: bool = False,
+    is_shared: bool = False,
     is_steering: bool = False,
 ) -> Begun:
     """Take a turn's messages, their context, their metadata and the turn's id into the state.
@@ -252,16 +254,20 @@ def begin(
         context: The context of the messages; None for no change.
         metadata: The caller's metadata of the turn.
         key: The key of the turn; None without a `turn_id`.
+        turn: See `inbox.admit`.
         words: The description of the answer's type, for a provider that takes no schema; "" for none.
         has_grown: See `Begun`.
+        is_shared: True if other workers may put messages into the conversation.
         is_steering: True if the messages wait for a turn that runs elsewhere: they get the id of their turn,
             so that they can be withdrawn.
     """
     state = given
     if context is not None:
-        state, messages = inbox.with_new_context(state, messages, context)
+        state, messages = inbox.with_new_context(
+            state, messages, context, dialect, is_shared=is_shared or is_steering
+        )
     ids = [key.id] * len(messages) if is_steering and key is not None else ()
-    state = inbox.admit(state, messages, dialect, ids=ids)
+    state = inbox.admit(state, messages, dialect, ids=ids, turn=turn)
     if metadata and state.inbox:
         # Keep the metadata with the waiting messages, so that a resume need not give it again.
         said = {**state.meta.said, **metadata}
@@ -271,7 +277,7 @@ def begin(
         # alone, a redelivery would count as known, and its messages would be lost.
         state = replace(state, meta=turn_ids.begun(state.meta, key))
     if words:
-        state = asked_in_words(state, words, dialect)
+        state = asked_in_words(state, words, dialect, turn=turn)
     return Begun(given=given, state=state, without_input=inbox.without_inbox(given), has_grown=has_grown)
 
 

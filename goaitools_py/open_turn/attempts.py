@@ -91,12 +91,15 @@ def without_problems(state: ConversationState) -> ConversationState:
     return state if len(left) == len(state.inbox) else replace(state, inbox=left)
 
 
-def asked_in_words(state: ConversationState, words: str, dialect: Dialect) -> ConversationState:
-    """The state with a schema at the end of its inbox; unchanged if the open turn has the same event."""
+def asked_in_words(
+    state: ConversationState, words: str, dialect: Dialect, *, turn: str = ""
+) -> ConversationState:
+    """The state with a schema at the end of its inbox; unchanged if the open turn has the same event. `turn`:
+    see `admit`."""
     message = event(words, topic=_FORMAT)
     if state.open is not None and dialect.entries([message])[0] in state.open.entries:
         return state
-    return admit(state, [message], dialect)
+    return admit(state, [message], dialect, turn=turn)
 
 
 # ------------------------------------------------------------------------------------------- the removal

@@ -91,14 +91,20 @@ def _given_letter(message: Message) -> str:
 
 
 def admit(
-    state: ConversationState, messages: Sequence[Message], dialect: Dialect, *, ids: Sequence[str] = ()
+    state: ConversationState,
+    messages: Sequence[Message],
+    dialect: Dialect,
+    *,
+    ids: Sequence[str] = (),
+    turn: str = "",
 ) -> ConversationState:
     """The state with `messages` at the end of its inbox.
 
     A newer event of the same topic replaces a waiting event, and goes to the end. An event is dropped if its
     id is among the last 64 ids seen.
 
-    `ids`: for each message the id under which it can be withdrawn, or ""; () without ids.
+    `ids`: for each message the id under which it can be withdrawn, or ""; () without ids. `turn`: the digest
+    of the id of the turn that they are sent with, in a shared conversation; "" for none.
     """
     if not messages:
         return state
@@ -125,7 +131,7 @@ def admit(
                 letter=_given_letter(message),
                 topic=message.topic or "",
                 event=mark,
-                more=inbox_facts(message.speaker, message.pinned, id),
+                more=inbox_facts(message.speaker, message.pinned, id, turn),
             )
         )
     meta = state.meta
@@ -226,30 +232,26 @@ def without_inbox(state: ConversationState, *, but: Others | None = None) -> Con
     return replace(state, inbox=left, meta=meta)
 
 
-def said_by_others(
-    state: ConversationState, messages: Sequence[Message], turn_id: str | None, dialect: Dialect
-) -> Others:
-    """The waiting messages of a state, without the messages of the turn with this id.
+def said_by_others(state: ConversationState, turn: str, metadata: Mapping[str, str] | None) -> Others:
+    """The waiting messages of a state, without the messages of one turn.
 
-    A repeated turn has its own messages in the inbox.
+    A turn that is delivered again has its own messages in the inbox. So has one that goes on at another
+    provider.
+
+    Args:
+        state: The state that the turn begins from.
+        turn: The digest of the turn's id; "" if none of the messages are its own.
+        metadata: The metadata of the turn's call.
     """
     meta, items = state.meta, state.inbox
     accepted = state.open.facts.get(TURN_IDS_FACT, ()) if state.open is not None else ()
-    ids = {row.id for row in meta.turn if row.id not in accepted}
-    if turn_id is not None and (id := digest8(turn_id)) in ids:
-        # Compared as entries: only a message of a steering send has a trace of its author in the inbox.
-        own = set(dialect.entries(_as_stored(state, messages, dialect)))
-        items = tuple([item for item in items if item.entry not in own and item.id != id])
-        ids.discard(id)
-    return Others(items=items, turn_ids=frozenset(ids), context=meta.context, metadata=meta.said)
-
-
-def _as_stored(state: ConversationState, messages: Sequence[Message], dialect: Dialect) -> list[Message]:
-    """The messages in each form in which they may wait: alone, and with each context that waits here."""
-    blocks = [message.parts[:1] for message in inbox_messages(state, dialect) if is_context(message.parts[0])]
-    alone = [replace(Message(role="user"), parts=block) for block in blocks]
-    carried = [replace(message, parts=(*block, *message.parts)) for block in blocks for message in messages]
-    return [*alone, *map(with_speaker, [*messages, *carried])]
+    ids = frozenset(row.id for row in meta.turn if row.id not in accepted and row.id != turn)
+    others = tuple([item for item in items if item.turn != turn]) if turn else items
+    if len(others) == len(items):
+        return Others(items=others, turn_ids=ids, context=meta.context, metadata=meta.said)
+    # The mark may be of the turn's own context: without it, a context is sent once more.
+    said = {name: value for name, value in meta.said.items() if (metadata or {}).get(name) != value}
+    return Others(items=others, turn_ids=ids, context="", metadata=said)
 
 
 def merged(before: Sequence[InboxItem], now: Sequence[InboxItem]) -> tuple[InboxItem, ...]:
@@ -275,18 +277,29 @@ def _bare(message: Message) -> Message:
     return replace(message, parts=parts[1:]) if is_context(parts[0]) else message
 
 
+def _has_context(state: ConversationState, dialect: Dialect) -> bool:
+    return any(is_context(message.parts[0]) for message in inbox_messages(state, dialect))
+
+
 def with_new_context(
-    state: ConversationState, messages: Sequence[Message], context: str
+    state: ConversationState,
+    messages: Sequence[Message],
+    context: str,
+    dialect: Dialect,
+    *,
+    is_shared: bool = False,
 ) -> tuple[ConversationState, list[Message]]:
     """The messages with `context` as the first part of the last user message.
 
-    Nothing is added if the conversation has this context already. Without a user message the context becomes
-    a message of its own. So it does if all are pinned: a cut takes old context out, and a pinned message
-    stays byte for byte.
+    Nothing is added if the conversation has this context already. In a shared conversation it may wait with
+    the message of another turn, and a request may go without that message: then it is added.
+
+    Without a user message the context becomes a message of its own. So it does if all are pinned: a cut takes
+    old context out, and a pinned message stays byte for byte.
     """
     mark = digest8(context)
     found = list(messages)
-    if not context or mark == state.meta.context:
+    if not context or (mark == state.meta.context and not (is_shared and _has_context(state, dialect))):
         return state, found
     carrier = next(
         (n for n in reversed(range(len(found))) if _given_letter(found[n]) == USER and not found[n].pinned),

@@ -447,6 +447,12 @@ class InboxItem(Value, frozen=True, kw_only=True):
         return (inbox_end(self.more).id if self.more else "") or self.event
 
     @property
+    def turn(self) -> str:
+        """The digest of the id of the turn that the message was sent with; "" if it came without a turn."""
+        end = inbox_end(self.more) if self.more else None
+        return "" if end is None else end.turn or end.id
+
+    @property
     def is_taken(self) -> bool:
         """True while a running turn has claimed the message."""
         return b'"taken"' in self.more and inbox_end(self.more).taken

@@ -177,13 +177,15 @@ class InboxEnd(msgspec.Struct, frozen=True):
 
     `who`: the speaker. `pin`: 1 if it is pinned, 0 if it is not; None: system messages are pinned, others are
     not. `id`: the id under which the message can be withdrawn; a message of a steering send has the digest of
-    its turn id. `taken`: True while a running turn has claimed the message.
+    its turn id. `taken`: True while a running turn has claimed the message. `turn`: the digest of the id of
+    the turn that the message was sent with, if it is not the `id`.
     """
 
     who: Name | None = None
     pin: _Bit | None = None
     id: Label = ""
     taken: bool = False
+    turn: Label = ""
 
 
 _End = TypeVar("_End", IterationEnd, CutEnd, InboxEnd)
@@ -260,11 +262,12 @@ def iteration_facts(index: int, who: Any, request_id: str = "", pin: Any = ()) -
     return msgspec.json.encode(facts) if facts else b""
 
 
-def inbox_facts(speaker: str | None, pinned: bool | None, id: str = "") -> bytes:
+def inbox_facts(speaker: str | None, pinned: bool | None, id: str = "", turn: str = "") -> bytes:
     """Write the object at the end of the row of a waiting message; b"" without these facts."""
-    if not speaker and not id and pinned is None:
+    if not speaker and not id and not turn and pinned is None:
         return b""
-    facts: dict[str, Any] = {name: value for name, value in (("who", speaker), ("id", id)) if value}
+    named = (("who", speaker), ("id", id), ("turn", "" if turn == id else turn))
+    facts: dict[str, Any] = {name: value for name, value in named if value}
     if pinned is not None:
         facts["pin"] = int(pinned)
     return msgspec.json.encode(facts)

@@ -324,6 +324,8 @@ class Beginning:
             context=None if is_redelivered else options.context,
             metadata=options.metadata,
             key=self.key,
+            turn=self._ledger.own,
+            is_shared=self._plan.is_shared,
             words=words,
             has_grown=has_grown,
         )

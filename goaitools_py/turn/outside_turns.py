@@ -153,7 +153,7 @@ def count_flow(plan: Plan) -> Flow[int]:
     before = state if journal.ready(state) and not plan.messages else steps.close_turn(state, dialect)
     messages = list(plan.messages)
     if options.context is not None:
-        before, messages = inbox.with_new_context(before, messages, options.context)
+        before, messages = inbox.with_new_context(before, messages, options.context, dialect)
     asked = inbox.admit(before, messages, dialect)
     if not asked.inbox and asked.open is None:
         raise ValueError("a turn would send nothing new: pass user=… or messages=…, or append to the state")

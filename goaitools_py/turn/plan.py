@@ -159,6 +159,8 @@ class Plan(Value, frozen=True, kw_only=True):
         checkpoints: True if the runner of the flow keeps each checkpoint, besides `on_checkpoint`.
         steers: True if the turn looks for new messages in the stored conversation before each model call
             after its first, and before its end; see `Look`.
+        fresh_own: The mark of the messages of a turn without a `turn_id` in the inbox of a shared
+            conversation; "" for no mark. With a `turn_id` the mark is its digest.
         marks_waiting: True if the turn marks the messages that wait when it begins: then they cannot be
             withdrawn any more.
     """
@@ -193,6 +195,7 @@ class Plan(Value, frozen=True, kw_only=True):
     titles: bool = False
     checkpoints: bool = False
     steers: bool = False
+    fresh_own: str = ""
     marks_waiting: bool = False
     dialect_of: Callable[[str], Dialect | None] = lambda wire: None
     translate: Translate = _untranslated

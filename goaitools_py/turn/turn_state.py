@@ -142,6 +142,14 @@ class TurnState(Timing):
         """Now, in milliseconds after the conversation began."""
         return max(0, self.now.wall_ms - self.state.meta.created)
 
+    @property
+    def own(self) -> str:
+        """The mark of this turn's messages in the inbox of a shared conversation; "" for no mark."""
+        if not self.plan.is_shared:
+            return ""
+        turn_id = self.options.turn_id
+        return self.plan.fresh_own if turn_id is None else digest8(turn_id)
+
     # ---------------------------------------------------------------------------- forward and back
 
     def start_from(self, begun: Begun) -> None:
@@ -151,7 +159,7 @@ class TurnState(Timing):
         if meta.processed or given.open is not None:
             self.idle_seconds = max(0.0, (self.now.wall_ms - meta.created - meta.updated) / 1000)
         if given.inbox and self.plan.is_shared:
-            self._others = inbox.said_by_others(given, self.plan.messages, self.options.turn_id, self.dialect)
+            self._others = inbox.said_by_others(given, self.own, self.options.metadata)
         self._unedited = begun.unedited
         self._base, self._without_input = given, self._unedited or begun.without_input
         is_as_before = self._unedited is not None or not given.inbox
@@ -238,8 +246,9 @@ class TurnState(Timing):
         if self.left_waiting is not None:
             pending = inbox.inbox_messages(replace(state, inbox=self.to_send()), self.dialect)
             base = state if state.open is not None or self._base is None else self._base
-            left = inbox.released(inbox.without_inbox(base, but=self.left_waiting))
-            self.state = _with_spent(left, state.meta)
+            left = inbox.without_inbox(base, but=self.left_waiting)
+            # A turn that has ended releases them at its end: before, they are known by their identity.
+            self.state = _with_spent(left if self.has_ended else inbox.released(left), state.meta)
             return pending
         pending = inbox.inbox_messages(state, self.dialect)
         # Back to the noted object and not to a copy: `is_as_given` compares by identity, and then returns

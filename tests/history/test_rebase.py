@@ -27,6 +27,7 @@ from goaitools_py.base.values import replace
 from goaitools_py.compaction import MiddleOut
 from goaitools_py.history.additions import append_messages, claim_waiting, withdraw_message
 from goaitools_py.history.rebase import holds_state
+from goaitools_py.open_turn.inbox import released
 from goaitools_py.state.records import with_cut
 from goaitools_py.state.state import closed_turns, dump_state, load_state, rebuild
 from goaitools_py.states import (
@@ -468,6 +469,83 @@ def test_a_message_that_was_withdrawn_was_not_claimed(wire: str, base: bytes) ->
         assert holds_state(holds, mine, base=waits)
     for holds in (waits, gone):
         assert not holds_state(holds, mine, base=waits)
+
+
+@pytest.mark.parametrize("change", ["rewind", "compact"])
+def test_a_claim_that_came_beside_a_change_of_the_history_stays(wire: str, base: bytes, change: str) -> None:
+    """A model may read the message: it cannot be withdrawn, whichever of the two saves came first."""
+    plain = {"codec": PLAIN, "binding": None}
+    model = chat(wire, "Well.", "Good.")
+    for name in ("Bob", "Eve"):
+        base = model.chat_with_state(base, user=f"{name} came.").state
+    waits = append_messages(
+        base,
+        [event("It rains.")],
+        ScriptedBackend(wire=wire).dialect,
+        **plain,
+        min_revision=None,
+        fresh_id="",
+        now_ms=0,
+        ids=["e1"],
+    )
+    claimed = claim_waiting(waits, **plain)
+    if change == "rewind":
+        changed = rewind_state(waits)
+    else:
+        changed = model.compact_state(
+            waits, Compactor(MessageLimit(1), MiddleOut(first=1, last=1, note=""))
+        ).state
+
+    for mine, theirs in ((changed, claimed), (claimed, changed)):
+        joined = rebase_state(mine, base=waits, theirs=theirs)
+        assert [item.is_taken for item in load_state(joined).inbox] == [True]
+        assert withdraw_message(joined, "e1", **plain) == joined
+        check(wire, joined)
+
+    freed = dump_state(released(load_state(claimed)))
+    more = model.append_to_state(claimed, event("Ada won."))
+    for mine, theirs in ((rewind_state(freed), more), (more, rewind_state(freed))):
+        joined = rebase_state(mine, base=claimed, theirs=theirs)
+        assert [item.is_taken for item in load_state(joined).inbox] == [False, False]
+
+
+@pytest.mark.parametrize("is_cut", [False, True], ids=["live", "cut"])
+@pytest.mark.parametrize("event_id", [None, "rain"])
+def test_a_message_that_was_answered_was_not_withdrawn(
+    wire: str, base: bytes, event_id: str | None, is_cut: bool
+) -> None:
+    """Whoever lost the answer to a withdrawal must not take for it that a turn has the message."""
+    plain = {"codec": PLAIN, "binding": None}
+    for began in (b"", base):
+        waits = append_messages(
+            began,
+            [event("It rains.", id=event_id)],
+            ScriptedBackend(wire=wire).dialect,
+            **plain,
+            min_revision=None,
+            fresh_id="",
+            now_ms=0,
+            ids=["" if event_id else "e1"],
+        )
+        (waiting,) = load_state(waits).inbox
+        mine = withdraw_message(waits, waiting.id, **plain)
+        claimed = claim_waiting(waits, **plain)
+        model = chat(wire, "Noted.", "And noted.", "Once more.")
+        answered = model.resume(claimed).state
+        later = model.chat_with_state(answered, user="More?").state
+        behind = model.chat_with_state(mine, user="More?").state
+        if is_cut:
+            middle = Compactor(MessageLimit(1), MiddleOut(first=1, last=1, note=""))
+            later = model.compact_state(later, middle).state
+        if began:
+            assert ("It rains." in said(later)) is not is_cut
+
+        for holds in (mine, behind):
+            assert holds_state(holds, mine, base=waits)
+        for holds in (waits, claimed, answered):
+            assert not holds_state(holds, mine, base=waits)
+        if event_id or not is_cut:  # after a cut only the id of an event tells
+            assert not holds_state(later, mine, base=waits)
 
 
 def test_a_message_that_was_saved_is_found_though_others_went_on_with_the_turn(wire: str) -> None:

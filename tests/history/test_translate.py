@@ -44,7 +44,7 @@ from goaitools_py.states import (
     verify_state,
 )
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
-from goaitools_py.types.errors import StateAuthError, StateCorruptError, StateInvalidError, StateTooLargeError
+from goaitools_py.types.errors import StateAuthError, StateCorruptError, StateTooLargeError
 from tests.compaction._histories import WIRES, Book, Said, random_turn
 
 from ._bombs import bomb
@@ -556,7 +556,7 @@ def test_as_many_calls_are_converted_as_values_are_allowed() -> None:
 
 def test_a_reply_with_a_million_calls_is_not_converted() -> None:
     """This package takes no such reply. So it is refused before any of them is read."""
-    with pytest.raises(StateInvalidError, match="has 30000 calls or results, expected at most 20000"):
+    with pytest.raises(StateTooLargeError, match="has 30000 calls or results, expected at most 20000"):
         convert_state(bomb("anthropic", "calls: uses", 150_000), "openai")
 
 

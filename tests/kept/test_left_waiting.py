@@ -16,17 +16,14 @@ from goaitools_py import (
     Approve,
     BudgetExceededError,
     Chat,
-    Image,
     Limits,
     ProviderRejectedError,
     StateSizeError,
     TurnError,
     event,
     tool,
-    user,
 )
 from goaitools_py.backends.base import BackendError, ModelRequest
-from goaitools_py.output import Output
 from goaitools_py.seal import BlobLimits, Plain
 from goaitools_py.states import inspect_state, read_history, state_from_messages, state_messages
 from goaitools_py.testing import Calls, Raw, ScriptedBackend, check_history
@@ -39,7 +36,6 @@ WIRES = ("openai", "openai-responses", "anthropic")
 REFUSED = BackendError("no", status=400, body=b'{"error": {"message": "no"}}')
 DOWN = BackendError("down", status=503)
 NAMES = ("Ada won.", "Poison.", "Hello.", "And now?", "Queued.")
-PNG = bytes.fromhex("89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de")
 
 
 @pytest.fixture(params=WIRES)
@@ -342,35 +338,3 @@ def test_what_waits_alone_is_handed_back_as_before(
 
     assert [message.text for message in caught.value.pending_input] == ["Ada won."]
     assert said(conversation.send("Hello.").state) == ["Hello.", "Hi."]
-
-
-@pytest.mark.parametrize("said_by", [None, "Ada"])
-@pytest.mark.parametrize("form", ["plain", "context", "pinned", "typed", "picture", "with an event"])
-def test_a_message_that_is_delivered_again_is_answered_beside_one_that_is_refused(
-    kept: Threads, store: FaultyStore, others: Any, save: str, wire: str, form: str, said_by: str | None
-) -> None:
-    """Its `turn_id` tells which of the waiting messages it is, whatever was stored with it."""
-    backend = ScriptedBackend(DOWN, REFUSED, '{"value": 1}' if form == "typed" else "Hi.", wire=wire)
-    conversation = kept(backend, store, save=save)
-    parts = [Image.from_bytes(PNG, media_type="image/png")] if form == "picture" else []
-    given = [user("Hello.", *parts, speaker=said_by, pinned=form == "pinned")]
-    if form == "with an event":
-        given.insert(0, event("Ada won.", topic="game"))
-    options: dict[str, Any] = (
-        {"output_type": Output(dict[str, int], mode="prompt")} if form == "typed" else {}
-    )
-    if form in ("context", "pinned"):
-        options["context"] = "It rains."
-    with pytest.raises(TurnError):
-        conversation.send(messages=given, turn_id="m-1", **options)
-    others().append(event("Poison."))
-
-    result = conversation.send(messages=given, turn_id="m-1", **options)
-
-    assert result.status == "complete"
-    own = ["Ada won.", "Hello."] if form == "with an event" else ["Hello."]
-    assert sent(backend)[1:] == [sorted(["Poison.", *own], key=NAMES.index), own]
-    assert ["It rains." in str(body) for body in backend.bodies()] == ["context" in options] * 3
-    assert said(result.state).count("Poison.") == 1
-    assert inspect_state(result.state).waiting_messages == 1
-    check(wire, result.state)

@@ -28,7 +28,6 @@ from typing import Any, Final
 from goaitools_py import (
     ChatResult,
     CompactionError,
-    ProviderRejectedError,
     StateConflictError,
     StoreUnavailableError,
     ToolPendingError,
@@ -37,6 +36,7 @@ from goaitools_py import (
 )
 from goaitools_py.history.archive_reading import archive_of
 from goaitools_py.state.codec import Codec
+from goaitools_py.state.records import InboxItem
 from goaitools_py.state.state import ConversationState, closed_entries, load_state
 from goaitools_py.testing import check_history
 from goaitools_py.types.errors import TurnStoppedError
@@ -131,6 +131,9 @@ class Promises:
         self._stopped: set[str] = set()
         self._copied: set[str] = set()
         self._resumed: defaultdict[int, set[str]] = defaultdict(set)
+        self._killed: set[int] = set()
+        self._claimed: dict[bytes, int] = {}
+        self._freed: set[str] = set()
         self._deletions: Counter[str] = Counter()
         self._found: dict[int, tuple[int, bool]] = {}
 
@@ -161,6 +164,8 @@ class Promises:
         """Note what a save takes away that is allowed to, and that nothing comes back. `act`: who made it."""
         if act.kind == "update":
             self._told[save.key].add(f"u{act.id}")
+        if self._schedule.steers and (act.says or act.kind in ("resume", "answer", "answer_again")):
+            self._claims(save, act)
         if not self._looks:
             return
         kind, key = act.kind, save.key
@@ -182,6 +187,25 @@ class Promises:
         if lost:
             self._taken(key, act, lost)
 
+    def _claims(self, save: Save, act: Act) -> None:
+        """Note which messages a turn has claimed, and which it has left waiting after a refusal.
+
+        A request that had one of those, and no reply, does not count: no turn goes on from it. If a turn of
+        another worker had claimed it, and that worker has lost its lease, it may send the message later.
+        """
+        before = {item.marked(False): item.is_taken for item in self._inbox(save.before)}
+        for item in self._inbox(save.after):
+            was_taken = before.get(item.marked(False))
+            if item.is_taken and not was_taken:
+                self._claimed[item.entry] = act.id
+            elif was_taken and not item.is_taken:
+                self._sent[save.key].difference_update(_marks(item.entry))
+                if self._claimed.get(item.entry) != act.id:
+                    self._freed.update(_marks(item.entry))
+
+    def _inbox(self, blob: bytes) -> tuple[InboxItem, ...]:
+        return load_state(blob, codec=self.codec).inbox if blob else ()
+
     def _taken(self, key: str, act: Act, lost: set[str]) -> None:
         kind = act.kind
         if kind == "withdraw":
@@ -202,6 +226,8 @@ class Promises:
         elif kind != "redact":
             if kind == "resume":
                 self._resumed[act.id] |= lost
+                if act.id in self._killed:  # the save was on its way when its process was killed
+                    self._gone[key] |= lost
             return
         self._gone[key] |= lost
 
@@ -225,10 +251,12 @@ class Promises:
         if is_back:
             self._withdrawn[key].add(id)
             self._check_sent(key)
-        elif blob and blob == self._waiting[act.id]:
-            inbox = load_state(blob, codec=self.codec).inbox
-            if id in [mark for item in inbox if not item.is_taken for mark in _marks(item.entry)]:
-                self.broken(f"{id} waits in {key}, and withdraw {act.id} did not take it back")
+        elif (
+            blob
+            and blob == self._waiting[act.id]
+            and any(id in _marks(item.entry) for item in self._inbox(blob) if not item.is_taken)
+        ):
+            self.broken(f"{id} waits in {key}, and withdraw {act.id} did not take it back")
 
     def sent(self, key: str, body: bytes) -> None:
         """Note what a request of a conversation has, which the provider has taken."""
@@ -237,7 +265,7 @@ class Promises:
             self._check_sent(key)
 
     def _check_sent(self, key: str) -> None:
-        if sent := self._withdrawn[key] & self._sent[key]:
+        if sent := (self._withdrawn[key] & self._sent[key]) - self._freed:
             self.broken(f"{', '.join(sorted(sent))} was taken back in {key}, and is in a request")
 
     def _check_gone(self, act: Act, blob: bytes) -> None:
@@ -259,15 +287,7 @@ class Promises:
     def killed(self, act: Act) -> None:
         """Note what died with a process. What waits alone, and is refused to a `resume`, is handed to it."""
         self._gone[act.key] |= self._resumed[act.id]
-
-    def is_handed_back_redacted(self, act: Act, failure: BaseException | None) -> bool:
-        """True if a message was refused together with others, because a redaction had made it another one.
-
-        Nothing tells then which of those that wait it is. Its sender has it, and sends it alone.
-        """
-        if not isinstance(failure, ProviderRejectedError) or f"s{act.id}" not in self._forgotten[act.key]:
-            return False
-        return f"m{act.id}" in _marks(b" ".join(one.text.encode() for one in failure.pending_input))
+        self._killed.add(act.id)
 
     def stored(self, act: Act) -> None:
         """Note that a turn which the store did not take was committed."""
@@ -345,7 +365,7 @@ class Promises:
         redacted = {f"m{id[1:]}" for id in self._forgotten[key]}
         if refused := (self._back[key] & found.keys()) - redacted - self._copied:
             self.broken(f"{', '.join(sorted(refused))} was refused and handed back, and is in {key}")
-        if there := self._withdrawn[key] & found.keys():
+        if there := (self._withdrawn[key] & found.keys()) - self._freed:
             self.broken(f"{', '.join(sorted(there))} was taken back in {key}, and is there")
         if untold := self._told[key] - state.meta.about.keys():
             self.broken(f"{', '.join(sorted(untold))} was said of {key} and is lost")

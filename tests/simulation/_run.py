@@ -101,17 +101,11 @@ class Run:
         """One act without faults, which has to succeed."""
         if self.promises.problem:
             return
-        failure = self._ended_with(act)
-        if self.promises.is_handed_back_redacted(act, failure):
-            failure = self._ended_with(act)
-        if failure is not None:
-            self.broken(f"m{act.id} is not answered at the end: {failure!r}")
-
-    def _ended_with(self, act: Act) -> BaseException | None:
         worker = self._begin(act)
         while self._running and not self.promises.problem:
             self._step()
-        return worker.failure
+        if worker.failure is not None:
+            self.broken(f"m{act.id} is not answered at the end: {worker.failure!r}")
 
     # -------------------------------------------------------------------------------------- the workers
 

@@ -25,10 +25,11 @@ from ...base.values import replace
 from ...history.additions import append_messages, claim_waiting
 from ...open_turn import turn_ids
 from ...state.apart import whole
+from ...state.records import digest8
 from ...state.state import load_state
 from ...turn.engine import TurnEngine
 from ...turn.fallback import FallbackTurn, engine_of
-from ...turn.flow import CallModel, Checkpoint, Clock, Effect, Emit, Flow, Look, ReadParts
+from ...turn.flow import CallModel, CallTool, Checkpoint, Clock, Effect, Emit, Flow, Look, ReadParts
 from ...turn.plan import Plan
 from ...types.errors import (
     CheckpointError,
@@ -89,6 +90,8 @@ class KeptTurn:
             in_parts=settings.in_parts,
             steers=steers,
             marks_waiting=settings.marks_waiting,
+            # A fallback goes on with the messages in the inbox, and has to know them.
+            fresh_own=digest8(plan.new_id()) if plan.fallbacks and plan.messages else "",
         )
         # A turn of another kind cannot answer for this one: with a requested type it waits. So does an edit.
         is_plain = not plan.resume and plan.output is None and not self._edits
@@ -299,12 +302,13 @@ class KeptTurn:
 
     def _is_first(self, engine: TurnEngine | FallbackTurn, effect: Effect, *, is_checkpoint: bool) -> bool:
         """Tell whether this is the first call, or a checkpoint before it (of a compaction, say)."""
+        if self._has_called:
+            return False
+        # In a resume that has claimed messages, one of them may have been withdrawn since the load.
+        claims = self._plan.marks_waiting and engine.has_claimed
         if is_checkpoint:
-            # Also in a resume that has claimed messages: one of them may have been withdrawn since the load.
-            claims = self._plan.marks_waiting and engine.has_claimed
-            is_early = (claims or not self._plan.resume) and not engine.is_over
-            return is_early and not self._has_saved and not self._has_called
-        return type(effect) is CallModel and not self._has_called
+            return (claims or not self._plan.resume) and not engine.is_over and not self._has_saved
+        return type(effect) is CallModel or (type(effect) is CallTool and claims)
 
     def _before_first_call(self, engine: TurnEngine | FallbackTurn, effect: Effect) -> Flow[None]:
         try:
@@ -342,6 +346,8 @@ class KeptTurn:
     def _save_first(self, first: bytes) -> Flow[None]:
         """Save a state before anything is called."""
         row = self._row
+        if row.stored != row.mine:
+            raise _OvertakenError
         try:
             # No rebase: nothing was called, so the turn begins anew on the newer state.
             yield from row.commit(first, most=0, is_paid=False)

@@ -26,7 +26,7 @@ from ...base.values import Value, replace
 from ...state.codec import BlobLimits, check_limit
 from ...state.letters import ASSISTANT, TOOL, letter_of
 from ...state.records import MAX_OPEN_CALLS
-from ...types.errors import StateInvalidError, StateProviderError
+from ...types.errors import StateProviderError, StateTooLargeError
 from ...types.messages import CallKind, Image, Message, Part, ResultFlag, Text, ToolCall, ToolResult
 
 __all__ = ["Books", "Loss", "LossKind", "Moved", "Translator", "summary"]
@@ -70,8 +70,8 @@ class Translator:
     Raises:
         StateProviderError: One of the dialects has no `TranslatesReplies`.
 
-    Its methods raise `StateTooLargeError` for more calls or results than the limits allow, and
-    `StateInvalidError` for more in one reply than any reply has that this package wrote.
+    Its methods raise `StateTooLargeError` for more calls or results than the limits allow, and for a reply
+    with more than any reply has that this package wrote.
     """
 
     def __init__(self, source: Dialect, target: Dialect, limits: BlobLimits) -> None:
@@ -157,7 +157,7 @@ class Translator:
         """The number of calls, or of results, with those of one reply."""
         if more > MAX_OPEN_CALLS:
             found = f"{more} calls or results, expected at most {MAX_OPEN_CALLS}"
-            raise StateInvalidError(f"a reply in the history has {found}; the state cannot be converted")
+            raise StateTooLargeError(f"a reply in the history has {found}; the state cannot be converted")
         check_limit("max_values", self._limits.max_values, _CALL_VALUES * (so_far + more))
         return so_far + more
 

@@ -55,7 +55,7 @@ _CONVERTED: Final = "converted"
 
 _ITERATION_ENDS: Final = frozenset({"m", "who", "q", "pin"})
 _CUT_ENDS: Final = frozenset({"n", "size", "sum", "record", "records"})
-_INBOX_ENDS: Final = frozenset({"who", "pin", "id", "taken"})
+_INBOX_ENDS: Final = frozenset({"who", "pin", "id", "taken", "turn"})
 
 
 def translated(
