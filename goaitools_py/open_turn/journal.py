@@ -167,7 +167,7 @@ def put_call(state: ConversationState, index: int, call: JournalCall) -> Convers
     opened = state.open
     assert opened is not None
     # A new tuple: another thread may be writing the old state into a blob at this moment.
-    calls = tuple(call if n == index else old for n, old in enumerate(opened.calls))
+    calls = (*opened.calls[:index], call, *opened.calls[index + 1 :])
     return replace(state, open=replace(opened, calls=calls))
 
 
