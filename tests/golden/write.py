@@ -10,6 +10,7 @@
 `v1-pins.jsonl` holds blobs with pinned messages, of which some are left of turns that a cut dropped.
 `v1-results.jsonl` holds blobs with long results that are kept whole, in the history and the open turn.
 `v1-waiting.jsonl` holds blobs with waiting messages that have ids, and that a turn has claimed.
+`v1-own.jsonl` holds blobs with waiting messages of turns that no provider has answered.
 `v1-actions.jsonl` holds blobs with the actions of tools.
 `v1-hosts.jsonl` holds blobs that know the rules of two hosts.
 `v1-parted.jsonl` holds the rows of a store: heads, with parts of each kind beside them, and a kept branch.
@@ -28,6 +29,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -474,6 +476,40 @@ def waiting() -> Iterator[dict[str, Any]]:
                 ],
                 "waiting": [
                     [item.speaker, item.id, item.is_taken] for item in load_state(rows[0], **opening).inbox
+                ],
+            }
+
+
+def own() -> Iterator[dict[str, Any]]:
+    """The messages of two turns that no provider has answered, one of them pinned, and an event between."""
+    for name, codec, key, bound in _codecs():
+        for wire in WIRES:
+            store, down = MemoryStore(), BackendError("down", status=503)
+            with Chat(ScriptedBackend(down, down, wire=wire, max_retries=0), codec=codec) as chat:
+                conversation = chat.conversation(store, "k", binding=bound)
+                for number, pinned in ((1, False), (2, True)):
+                    said = user(f"Which way to room {number}?", speaker="Tom", pinned=pinned)
+                    with suppress(TurnError):
+                        conversation.send(messages=[said], turn_id=f"m-{number}", context="It rains.")
+                    if number == 1:
+                        conversation.append(event("The door closed.", topic="door"))
+            found = store.load("k")
+            assert found is not None
+            opening = {"codec": codec, "binding": bound}
+            yield {
+                "name": f"{name}, {wire}, own",
+                "codec": name,
+                "wire": wire,
+                "key": key,
+                "binding": BOUND if bound is BOUND else None,
+                "blob": base64.b64encode(found.blob).decode(),
+                "segments": [
+                    [int(each.kind), each.entries, each.raw_len, _hash(each.raw())]
+                    for each in blob.decode(found.blob, **opening)
+                ],
+                "waiting": [
+                    [item.turn, item.speaker, item.pinned, item.topic]
+                    for item in load_state(found.blob, **opening).inbox
                 ],
             }
 
@@ -972,6 +1008,7 @@ def main() -> None:
         "v1-facts.jsonl": facts,
         "v1-unsent.jsonl": unsent,
         "v1-waiting.jsonl": waiting,
+        "v1-own.jsonl": own,
         "v1-pins.jsonl": pins,
         "v1-actions.jsonl": actions,
         "v1-results.jsonl": results,

@@ -27,6 +27,7 @@ __all__ = [
     "HOSTS",
     "LATER",
     "MEDIA",
+    "OWN",
     "PARTED",
     "PINS",
     "RESULTS",
@@ -107,6 +108,7 @@ PINS = _read("v1-pins.jsonl")
 RESULTS = _read("v1-results.jsonl")
 ACTIONS = _read("v1-actions.jsonl")
 WAITING = _read("v1-waiting.jsonl")
+OWN = _read("v1-own.jsonl")
 HOSTS = _read("v1-hosts.jsonl")
 PARTED = _read("v1-parted.jsonl")
 LATER = _read("v1-later.jsonl")

@@ -22,11 +22,12 @@ from goaitools_py import (
     TurnLimit,
     tool,
 )
-from goaitools_py.open_turn.inbox import withdrawn
+from goaitools_py.open_turn.inbox import said_by_others, withdrawn
 from goaitools_py.seal import rewrap
 from goaitools_py.state import blob
 from goaitools_py.state.apart import StateHead
 from goaitools_py.state.blob_header import peek
+from goaitools_py.state.records import digest8
 from goaitools_py.state.state import closed_entries, dump_state, load_state
 from goaitools_py.state.whole_blobs import parts_of
 from goaitools_py.states import (
@@ -56,6 +57,7 @@ from ._golden import (
     HOSTS,
     LATER,
     MEDIA,
+    OWN,
     PARTED,
     PINS,
     RESULTS,
@@ -99,7 +101,7 @@ def test_the_vectors_are_those_that_were_written() -> None:
     found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in GOLDEN.glob("*.jsonl")}
 
     assert found == stated
-    assert len(found) == 13
+    assert len(found) == 14
 
 
 def test_there_are_vectors_of_everything() -> None:
@@ -117,12 +119,12 @@ def test_there_are_vectors_of_everything() -> None:
 def test_each_file_has_each_codec_on_each_wire() -> None:
     """Blobs of a later release have three suites; the fourth codec is one of them with other visibility."""
     cells = {(codec, each.facts["wire"]) for codec in CODECS for each in GOOD}
-    files = (ARCHIVED, MEDIA, FACTS, UNSENT, PINS, RESULTS, ACTIONS, WAITING, HOSTS, PARTED)
+    files = (ARCHIVED, MEDIA, FACTS, UNSENT, PINS, RESULTS, ACTIONS, WAITING, OWN, HOSTS, PARTED)
 
     assert len(cells) == 12
     assert [{(each.codec, each.facts["wire"]) for each in vectors} == cells for vectors in files] == [
         True
-    ] * 10
+    ] * 11
     assert {(each.codec, each.facts["wire"]) for each in LATER} == {
         cell for cell in cells if cell[0] != CODECS[3]
     }
@@ -369,6 +371,25 @@ def test_claimed_messages_that_were_written_are_read(vector: Vector) -> None:
     assert opened(dump_state(state, **vector.opening), vector) == [each.raw() for each in segments]
     left = [len(withdrawn(state, item.id).inbox) for item in state.inbox]
     assert left == [3, 3, 2]
+
+
+@pytest.mark.parametrize("vector", OWN, ids=ids)
+def test_waiting_messages_know_their_turn(vector: Vector) -> None:
+    """Turn, speaker, pin and topic are known, and are written again as they were. A second delivery knows its
+    own."""
+    facts, state = vector.facts, load_state(vector.blob, **vector.opening)
+    segments = blob.decode(vector.blob, **vector.opening)
+
+    assert verify_state(vector.blob, **vector.opening) == ()
+    assert [[int(s.kind), s.entries, s.raw_len, sha(s.raw())] for s in segments] == facts["segments"]
+    waiting = [[item.turn, item.speaker, item.pinned, item.topic] for item in state.inbox]
+    assert waiting == facts["waiting"]
+    assert opened(dump_state(state, **vector.opening), vector) == [each.raw() for each in segments]
+    for turn_id in ("m-1", "m-2"):
+        others = said_by_others(state, digest8(turn_id), None).items
+        own = [item for item in state.inbox if item not in others]
+        assert [item.speaker for item in own if item.speaker] == ["Tom"]
+        assert all(item.turn == digest8(turn_id) for item in own)
 
 
 @pytest.mark.parametrize("vector", RESULTS, ids=ids)
