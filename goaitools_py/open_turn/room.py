@@ -129,6 +129,7 @@ class Size(NamedTuple):
         ):
             return None
         name, found, limit = next(row for row in zip(_NAMES, self, most, strict=True) if row[1] > row[2])
+        limit = max(0, limit)  # the calls that wait may need more than there is
         return StateTooLargeError(
             f"state is too large: found {found}, expected at most {name}={limit}",
             limit_name=name,
