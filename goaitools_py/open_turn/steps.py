@@ -33,13 +33,16 @@ from .meter import Before, booked, with_unanswered, without_unsent
 from .turn_ids import TURN_IDS_FACT, UNANSWERED, finished
 
 __all__ = [
+    "ENDED",
     "accept",
     "add_reply",
     "close_turn",
     "failure_in",
     "failure_of",
+    "has_ended",
     "not_accepted",
     "paused_text",
+    "reopened",
     "reply_text",
     "settle",
     "with_failure",
@@ -47,6 +50,23 @@ __all__ = [
     "with_partial_said",
     "without_failure",
 ]
+
+
+ENDED: Final = "ended"
+"""A fact of an open turn that was over, until a provider takes the messages that came at its end."""
+
+
+def reopened(state: ConversationState) -> ConversationState:
+    """The state before the end of its open turn, to which messages have come. The turn is over without them:
+    whoever goes on with it must not ask for its reply again."""
+    turn = state.open
+    assert turn is not None
+    return replace(state, open=replace(turn, facts={**turn.facts, ENDED: True}))
+
+
+def has_ended(state: ConversationState) -> bool:
+    """True if the open turn was over before messages came at its end, and no provider has taken those."""
+    return state.open is not None and ENDED in state.open.facts
 
 
 def reply_text(state: ConversationState, dialect: Dialect) -> str:
@@ -57,17 +77,16 @@ def reply_text(state: ConversationState, dialect: Dialect) -> str:
 
 
 def paused_text(state: ConversationState, dialect: Dialect) -> str:
-    """The text of the open turn's last reply if its provider paused it, else "". Messages that a turn has
-    claimed at its end follow a whole reply."""
+    """The text of the open turn's last reply if its provider paused it, else ""."""
     turn = state.open
-    if turn is None or not _is_paused(turn) or any(item.is_taken for item in state.inbox):
+    if turn is None or not _is_paused(turn):
         return ""
     return reply_text(state, dialect)
 
 
 def _is_paused(turn: OpenTurn) -> bool:
     """True if the open turn ends with a reply without calls: the provider paused it."""
-    if not turn.iterations or turn.calls or turn.letters:
+    if not turn.iterations or turn.calls or turn.letters or ENDED in turn.facts:
         return False
     return ANSWERS not in turn.facts or not ends_with_answer(turn)
 
@@ -129,6 +148,8 @@ def accept(
         facts = {**facts, "who": [*facts.get("who", ()), *who]}
     if pin:
         facts = {**facts, "pin": [*facts.get("pin", ()), *pin]}
+    if ENDED in facts:
+        facts = {name: fact for name, fact in facts.items() if name != ENDED}
     if meta.turn:
         # What an earlier request of this turn carried stays accepted, whatever this one leaves out.
         known = facts.get(TURN_IDS_FACT, ())
@@ -368,7 +389,8 @@ def close_turn(
     """Close the open turn. Calls without a result get a flagged result; partial text becomes a fact.
 
     `status`: the end of the turn; the ring of turn ids keeps it. A turn that ends with a paused reply, or
-    with an answer that does not fit its type, is "truncated", not "unanswered". Earlier attempts at that
+    with an answer that does not fit its type, is "truncated", not "unanswered". One that was over before
+    messages came at its end is "complete". Earlier attempts at that
     answer leave the turn.
 
     `is_unsent`: the provider would refuse each later request with this turn. The turn stays for readers.
@@ -389,12 +411,12 @@ def close_turn(
         turn = _with_results(replace(turn, calls=tuple(resolved(call) for call in turn.calls)), dialect)
     elif _is_paused(turn):
         turn = _settled(turn, dialect)
-    if status == UNANSWERED and _is_paused(turn):
-        status = "truncated"
+    if status == UNANSWERED and (_is_paused(turn) or ENDED in turn.facts):
+        status = "complete" if ENDED in turn.facts else "truncated"
     known: dict[str, Any] = {**turn.facts, **(facts or {})}
-    # These two facts have a use only while the turn is open.
-    known.pop(STARTED, None)
-    known.pop(CLAIM, None)
+    # These facts have a use only while the turn is open. A failure behind a turn's end is not its own.
+    for name in (STARTED, CLAIM, ENDED, *((_FAILED,) if ENDED in known else ())):
+        known.pop(name, None)
     if turn.partial:
         known["interrupted"] = turn.partial
     if state.meta.gap:  # perhaps only since the turn began: a cut has taken the turn before it

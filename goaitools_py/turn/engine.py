@@ -306,6 +306,13 @@ class TurnEngine:
         output = self._plan.output
         if (answered := self._called(voice, None)) is not None:
             return answered, "complete"
+        if steps.has_ended(state) and output is None and not ledger.to_send() and not ledger.has_appended:
+            # An earlier process ended before the messages that came at the turn's end were sent, and they are
+            # gone: the turn is over.
+            reply = self._open_reply(state)
+            if ledger.listening and reply.text:
+                yield Emit(TextDelta(reply.text, 1, **ledger.event_ids))
+            return reply, self._close(voice, "complete")
         while True:
             if looks:
                 yield from ledger.take_in()
@@ -393,7 +400,7 @@ class TurnEngine:
         except BudgetExceededError:  # the price of the reply is unknown: it was paid for, and is the answer
             ledger.state = closed
             return None
-        if not (yield from ledger.take_in(before)):
+        if not (yield from ledger.take_in(steps.reopened(before))):
             return None
         ledger.has_ended = True
         return _LastReply(reply, ledger.return_point())

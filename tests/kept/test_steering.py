@@ -232,6 +232,57 @@ def test_a_process_that_dies_behind_the_last_claim(group: Group) -> None:
     assert said(result.state) == ["Hello.", "First.", "Late.", "Went on."]
 
 
+def test_a_delivery_takes_back_only_what_it_brought(group: Group) -> None:
+    """Two deliveries hand a message to a running turn. The second one has no time, and the first one waits."""
+    senders: list[Sender] = []
+    failures: list[Exception] = []
+
+    def act() -> None:
+        senders.append(Sender(group.other(), "Second.", turn_id="m-2"))
+        with pytest.raises(TurnInProgressError) as caught:
+            group.other().send("Second.", turn_id="m-2", timeout=0.001)
+        failures.append(caught.value)
+
+    group.backend.then(then(act, "First."), "To the second.")
+    result = group.mine.send("Hello.", turn_id="m-1")
+
+    assert (len(failures), result.text) == (1, "To the second.")
+    group.check("Hello.", "First.", "Second.", "To the second.")
+    assert senders[0].result().text == "To the second."
+
+
+@pytest.mark.parametrize("next_one", ["again", "resume", "new"])
+def test_a_turn_that_was_over_is_not_asked_again(group: Group, next_one: str) -> None:
+    """A process dies behind the claim at its turn's end, and the message that came then is refused to its
+    sender. The first turn has its reply: nobody pays for it again."""
+    rows: list[bytes] = []
+    senders: list[Sender] = []
+    late = lambda: senders.append(Sender(group.other("Late too."), "Late.", turn_id="m-2"))  # noqa: E731
+    group.backend.then(
+        then(late, "First."),
+        then(lambda: rows.append(blob_in(group.store)), "Second."),
+    )
+    group.mine.send("Hello.", turn_id="m-1")
+    store, refused = MemoryStore(), BackendError("no", status=400, body=b'{"error": {"message": "no"}}')
+    store.save("ada", rows[0], expected=None)
+    backend = ScriptedBackend(refused, "Well.", wire=group.wire)
+    conversation = Chat(backend).conversation(store, "ada", gate="steer")
+
+    with pytest.raises(ProviderRejectedError) as caught:
+        conversation.send("Late.", turn_id="m-2")
+    if next_one == "new":
+        conversation.send("And now?")
+    result = conversation.resume() if next_one == "resume" else conversation.send("Hello.", turn_id="m-1")
+
+    assert [message.text for message in caught.value.pending_input] == ["Late."]
+    assert (result.text, result.status) == ("First.", "complete")
+    assert len(backend.requests) == (2 if next_one == "new" else 1)
+    more = ["And now?", "Well."] if next_one == "new" else []
+    assert said(blob_in(store)) == ["Hello.", "First.", *more]
+    assert read_history(blob_in(store)).turns[0].status == "complete"
+    assert check_history(group.wire, state_messages(blob_in(store))) == []
+
+
 def test_a_title_that_was_set_meanwhile_stays(group: Group) -> None:
     """The claim keeps everything that another worker has added."""
 

@@ -228,6 +228,8 @@ class Promises:
                 self._resumed[act.id] |= lost
                 if act.id in self._killed:  # the save was on its way when its process was killed
                     self._gone[key] |= lost
+            elif self._schedule.steers:  # a copy takes its message back, and both have put it there
+                self._gone[key] |= lost & self._copied & {f"m{act.id}"}
             return
         self._gone[key] |= lost
 

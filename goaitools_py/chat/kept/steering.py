@@ -173,7 +173,7 @@ class Steering:
     Attributes:
         plan: The plan of the send's own turn, from `wait` on. Once the messages are handed over, it has a
             `turn_id`.
-        has_begun: True once the messages may be in the inbox.
+        has_begun: True once this send may have put the messages into the inbox.
     """
 
     plan: Plan
@@ -217,7 +217,7 @@ class Steering:
             plan = self.plan = replace(plan, options=replace(plan.options, turn_id=plan.new_id()))
         options = plan.options
         now = yield Clock()
-        grow = partial(
+        grown = partial(
             hand_over,
             messages=plan.messages,
             dialect=plan.dialect,
@@ -229,8 +229,14 @@ class Steering:
             fresh_id=options.conversation_id or "",
             now_ms=now.wall_ms,
         )
-        # Before the save: if it gets no answer, the messages may be there.
-        self.has_begun = True
+
+        def grow(blob: bytes) -> bytes:
+            new = grown(blob)
+            # Before the save: without an answer to it, the messages may be there. What is there already
+            # came with another delivery, which takes it back itself.
+            self.has_begun = self.has_begun or new != blob
+            return new
+
         try:
             yield from append_flow(
                 self._row.settings, grow, count=len(plan.messages), listening=plan.listening
