@@ -306,13 +306,14 @@ class TurnEngine:
         output = self._plan.output
         if (answered := self._called(voice, None)) is not None:
             return answered, "complete"
-        if steps.has_ended(state) and output is None and not ledger.to_send() and not ledger.has_appended:
-            # An earlier process ended before the messages that came at the turn's end were sent, and they are
-            # gone: the turn is over.
+        if steps.has_ended(state) and output is None and not ledger.has_own_waiting:
+            # An earlier process ended before it sent the messages that came at the turn's end.
             reply = self._open_reply(state)
-            if ledger.listening and reply.text:
-                yield Emit(TextDelta(reply.text, 1, **ledger.event_ids))
-            return reply, self._close(voice, "complete")
+            if not ledger.to_send():  # they are gone, so the turn is over
+                if ledger.listening and reply.text:
+                    yield Emit(TextDelta(reply.text, 1, **ledger.event_ids))
+                return reply, self._close(voice, "complete")
+            ended, ledger.has_ended = _LastReply(reply, ledger.return_point()), True
         while True:
             if looks:
                 yield from ledger.take_in()

@@ -362,6 +362,13 @@ class TurnState(Timing):
         """True if appended messages have not entered the inbox yet."""
         return bool(self._appended)
 
+    @property
+    def has_own_waiting(self) -> bool:
+        """True if messages of this turn have not been sent yet."""
+        return (
+            self.has_appended or (own := self.own) != "" and any(one.turn == own for one in self.state.inbox)
+        )
+
     def admit_appended(self) -> None:
         """Move the appended messages into the inbox."""
         if self._appended:

@@ -233,7 +233,7 @@ def test_a_process_that_dies_behind_the_last_claim(group: Group) -> None:
 
 
 def test_a_delivery_takes_back_only_what_it_brought(group: Group) -> None:
-    """Two deliveries hand a message to a running turn. The second one has no time, and the first one waits."""
+    """Two deliveries hand a message to a running turn. The second one has no time: the first one waits."""
     senders: list[Sender] = []
     failures: list[Exception] = []
 
@@ -281,6 +281,31 @@ def test_a_turn_that_was_over_is_not_asked_again(group: Group, next_one: str) ->
     assert said(blob_in(store)) == ["Hello.", "First.", *more]
     assert read_history(blob_in(store)).turns[0].status == "complete"
     assert check_history(group.wire, state_messages(blob_in(store))) == []
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_a_turn_that_was_over_ends_if_what_came_is_refused(group: Group, again: bool) -> None:
+    """A process dies behind the claim at its turn's end. The message that came then is refused to whoever goes
+    on with the turn: it waits, and the turn has the reply that it had."""
+    rows: list[bytes] = []
+    group.backend.then(
+        then(lambda: group.other().append(event("Late.")), "First."),
+        then(lambda: rows.append(blob_in(group.store)), "Second."),
+    )
+    group.mine.send("Hello.", turn_id="m-1")
+    store, refused = MemoryStore(), BackendError("no", status=400, body=b'{"error": {"message": "no"}}')
+    store.save("ada", rows[0], expected=None)
+    backend = ScriptedBackend(refused, "Well.", wire=group.wire)
+    conversation = Chat(backend).conversation(store, "ada", gate="steer")
+
+    result = conversation.send("Hello.", turn_id="m-1") if again else conversation.resume()
+    waiting = inspect_state(result.state).waiting_messages
+    then_ = conversation.send("And now?")
+
+    assert (result.text, result.status, waiting) == ("First.", "complete", 1)
+    assert [warning.code for warning in result.warnings] == ["left_waiting"]
+    assert said(then_.state) == ["Hello.", "First.", "Late.", "And now?", "Well."]
+    assert check_history(group.wire, state_messages(then_.state)) == []
 
 
 def test_a_title_that_was_set_meanwhile_stays(group: Group) -> None:
