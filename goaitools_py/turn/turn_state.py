@@ -365,9 +365,8 @@ class TurnState(Timing):
     @property
     def has_own_waiting(self) -> bool:
         """True if messages of this turn have not been sent yet."""
-        return (
-            self.has_appended or (own := self.own) != "" and any(one.turn == own for one in self.state.inbox)
-        )
+        own = self.own
+        return self.has_appended or (own != "" and any(one.turn == own for one in self.state.inbox))
 
     def admit_appended(self) -> None:
         """Move the appended messages into the inbox."""

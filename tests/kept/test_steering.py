@@ -296,7 +296,7 @@ def test_a_turn_that_was_over_ends_if_what_came_is_refused(group: Group, again: 
     store, refused = MemoryStore(), BackendError("no", status=400, body=b'{"error": {"message": "no"}}')
     store.save("ada", rows[0], expected=None)
     backend = ScriptedBackend(refused, "Well.", wire=group.wire)
-    conversation = Chat(backend).conversation(store, "ada", gate="steer")
+    conversation = Chat(backend, tools=[look]).conversation(store, "ada", gate="steer")
 
     result = conversation.send("Hello.", turn_id="m-1") if again else conversation.resume()
     waiting = inspect_state(result.state).waiting_messages
