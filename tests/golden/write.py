@@ -480,38 +480,66 @@ def waiting() -> Iterator[dict[str, Any]]:
             }
 
 
-def own() -> Iterator[dict[str, Any]]:
+def _unanswered(wire: str, codec: Any, bound: Any) -> bytes:
     """The messages of two turns that no provider has answered, one of them pinned, and an event between."""
-    for name, codec, key, bound in _codecs():
-        for wire in WIRES:
-            store, down = MemoryStore(), BackendError("down", status=503)
-            with Chat(ScriptedBackend(down, down, wire=wire, max_retries=0), codec=codec) as chat:
-                conversation = chat.conversation(store, "k", binding=bound)
-                for number, pinned in ((1, False), (2, True)):
-                    said = user(f"Which way to room {number}?", speaker="Tom", pinned=pinned)
-                    with suppress(TurnError):
-                        conversation.send(messages=[said], turn_id=f"m-{number}", context="It rains.")
-                    if number == 1:
-                        conversation.append(event("The door closed.", topic="door"))
-            found = store.load("k")
-            assert found is not None
-            opening = {"codec": codec, "binding": bound}
-            yield {
-                "name": f"{name}, {wire}, own",
-                "codec": name,
-                "wire": wire,
-                "key": key,
-                "binding": BOUND if bound is BOUND else None,
-                "blob": base64.b64encode(found.blob).decode(),
-                "segments": [
-                    [int(each.kind), each.entries, each.raw_len, _hash(each.raw())]
-                    for each in blob.decode(found.blob, **opening)
-                ],
-                "waiting": [
-                    [item.turn, item.speaker, item.pinned, item.topic]
-                    for item in load_state(found.blob, **opening).inbox
-                ],
-            }
+    store, down = MemoryStore(), BackendError("down", status=503)
+    with Chat(ScriptedBackend(down, down, wire=wire, max_retries=0), codec=codec) as chat:
+        conversation = chat.conversation(store, "k", binding=bound)
+        for number, pinned in ((1, False), (2, True)):
+            said = user(f"Which way to room {number}?", speaker="Tom", pinned=pinned)
+            with suppress(TurnError):
+                conversation.send(messages=[said], turn_id=f"m-{number}", context="It rains.")
+            if number == 1:
+                conversation.append(event("The door closed.", topic="door"))
+    return _row(store)
+
+
+def _over(wire: str, codec: Any, bound: Any) -> bytes:
+    """A turn that was over, and a message that came at its end, before it was sent."""
+    store, rows = MemoryStore(), list[bytes]()
+
+    def first(_: Any) -> str:
+        conversation.append(user("And the window?", speaker="Tom"))
+        return "It is locked."
+
+    def second(_: Any) -> str:
+        rows.append(_row(store))
+        return "It is open."
+
+    with Chat(ScriptedBackend(first, second, wire=wire), codec=codec) as chat:
+        conversation = chat.conversation(store, "k", gate="steer", binding=bound)
+        conversation.send("How is the door?", turn_id="m-1")
+    return rows[0]
+
+
+def _row(store: MemoryStore) -> bytes:
+    found = store.load("k")
+    assert found is not None
+    return found.blob
+
+
+def own() -> Iterator[dict[str, Any]]:
+    """Waiting messages that know their turn, and a turn that was over before the message came."""
+    cells = [(*cell, wire, make) for cell in _codecs() for wire in WIRES for make in (_unanswered, _over)]
+    for name, codec, key, bound, wire, make in cells:
+        row, opening = make(wire, codec, bound), {"codec": codec, "binding": bound}
+        yield {
+            "name": f"{name}, {wire}, own, {make.__name__[1:]}",
+            "codec": name,
+            "feature": make.__name__[1:],
+            "wire": wire,
+            "key": key,
+            "binding": BOUND if bound is BOUND else None,
+            "blob": base64.b64encode(row).decode(),
+            "segments": [
+                [int(each.kind), each.entries, each.raw_len, _hash(each.raw())]
+                for each in blob.decode(row, **opening)
+            ],
+            "waiting": [
+                [item.turn, item.speaker, item.pinned, item.topic]
+                for item in load_state(row, **opening).inbox
+            ],
+        }
 
 
 @tool

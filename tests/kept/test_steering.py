@@ -285,8 +285,8 @@ def test_a_turn_that_was_over_is_not_asked_again(group: Group, next_one: str) ->
 
 @pytest.mark.parametrize("again", [True, False])
 def test_a_turn_that_was_over_ends_if_what_came_is_refused(group: Group, again: bool) -> None:
-    """A process dies behind the claim at its turn's end. The message that came then is refused to whoever goes
-    on with the turn: it waits, and the turn has the reply that it had."""
+    """A process dies behind the claim at its turn's end. Whoever goes on with the turn is refused the message
+    that came then: it waits, and the turn has the reply that it had."""
     rows: list[bytes] = []
     group.backend.then(
         then(lambda: group.other().append(event("Late.")), "First."),

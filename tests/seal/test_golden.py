@@ -22,7 +22,9 @@ from goaitools_py import (
     TurnLimit,
     tool,
 )
+from goaitools_py.backends.dialects import known_dialect
 from goaitools_py.open_turn.inbox import said_by_others, withdrawn
+from goaitools_py.open_turn.steps import has_ended, paused_text
 from goaitools_py.seal import rewrap
 from goaitools_py.state import blob
 from goaitools_py.state.apart import StateHead
@@ -385,6 +387,10 @@ def test_waiting_messages_know_their_turn(vector: Vector) -> None:
     waiting = [[item.turn, item.speaker, item.pinned, item.topic] for item in state.inbox]
     assert waiting == facts["waiting"]
     assert opened(dump_state(state, **vector.opening), vector) == [each.raw() for each in segments]
+    assert has_ended(state) is (facts["feature"] == "over")
+    if has_ended(state):
+        assert (state.inbox[0].is_taken, paused_text(state, known_dialect(state.meta.wire))) == (True, "")
+        return
     for turn_id in ("m-1", "m-2"):
         others = said_by_others(state, digest8(turn_id), None).items
         own = [item for item in state.inbox if item not in others]
