@@ -36,6 +36,7 @@ FACTS: Final = frozenset(
         "citations",
         "claim",
         "done",
+        "ended",
         "failed",
         "fallback",
         "flags",

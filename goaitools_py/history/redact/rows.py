@@ -54,6 +54,7 @@ NO_TEXT_FACTS: Final = frozenset(
         "calls_started",
         "claim",
         "done",
+        "ended",
         "flags",
         "n",
         "pin",
