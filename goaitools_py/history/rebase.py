@@ -278,13 +278,23 @@ def _without(state: ConversationState, other: ConversationState, old: Conversati
 def _with_claims(
     state: ConversationState, other: ConversationState, old: ConversationState
 ) -> ConversationState:
-    """The state, with the claims that the other one has made since the old one: a model may read those."""
+    """The state, with the claims that the other one has made and released since the old one: a model may read
+    what is claimed."""
     before = set(old.inbox)
-    claimed = {item.marked(False) for item in other.inbox if item.is_taken and item not in before}
-    if not claimed:
+    changed = {
+        item.marked(not item.is_taken): item
+        for item in other.inbox
+        if item not in before and (item.is_taken or item.marked(True) in before)
+    }
+    if not changed:
         return state
-    waiting = tuple([item.marked(True) if item in claimed else item for item in state.inbox])
-    return replace(state, inbox=waiting)
+    return replace(state, inbox=tuple([changed.get(item, item) for item in state.inbox]))
+
+
+def _said_under(state: ConversationState, id: str) -> list[str]:
+    """The digests of what was said under a turn id, as far as its rows tell."""
+    waiting = [row.said for row in state.meta.turn if row.id == id and row.said]
+    return [*waiting, *(row.said for row in state.meta.ring if row.id == id and row.said)]
 
 
 def _unsaid(
@@ -297,6 +307,8 @@ def _unsaid(
         return added
     # The messages of a steering send name their turn. Its context may differ in a second delivery.
     shared = _new_ids(state, old) & _new_ids(other, old)
+    # One id for two messages is a mistake of the caller, and no reason to lose one of them.
+    shared = {id for id in shared if len({*_said_under(state, id), *_said_under(other, id)}) < 2}
     added = [item for item in added if item.turn not in shared]
     said = Counter(closed_entries(other))
     said.subtract(closed_entries(old))

@@ -264,7 +264,7 @@ def begin(
     state = given
     if context is not None:
         state, messages = inbox.with_new_context(
-            state, messages, context, dialect, is_shared=is_shared or is_steering
+            state, messages, context, dialect, is_shared=(is_shared or is_steering) and bool(messages)
         )
     ids = [key.id] * len(messages) if is_steering and key is not None else ()
     state = inbox.admit(state, messages, dialect, ids=ids, turn=turn)

@@ -23,7 +23,7 @@ from ..state.letters import ASSISTANT, EVENT
 from ..state.records import Meta, OpenTurn
 from ..state.state import ConversationState
 from ..types.messages import event
-from .inbox import admit
+from .inbox import FORMAT, admit
 from .meter import count_entries, unanchored
 from .turn_ids import reply_text
 
@@ -42,9 +42,6 @@ __all__ = [
 ANSWERS: Final = "answers"
 """A fact of the open turn: the numbers, from 0, of the iterations with an answer as reply. An answer that
 ends the turn fits. All other answers are attempts that did not fit."""
-
-_FORMAT: Final = "goaitools.answer-format"
-"""The topic of the event that tells the model the schema."""
 
 _PROBLEMS: Final = "goaitools.answer-problems"
 """The topic of the event that tells the model the problems of its answer."""
@@ -96,7 +93,7 @@ def asked_in_words(
 ) -> ConversationState:
     """The state with a schema at the end of its inbox; unchanged if the open turn has the same event. `turn`:
     see `admit`."""
-    message = event(words, topic=_FORMAT)
+    message = event(words, topic=FORMAT)
     if state.open is not None and dialect.entries([message])[0] in state.open.entries:
         return state
     return admit(state, [message], dialect, turn=turn)

@@ -25,8 +25,10 @@ from ..types.render import is_context, with_context, with_speaker
 from .turn_ids import TURN_IDS_FACT
 
 __all__ = [
+    "FORMAT",
     "Others",
     "admit",
+    "asks",
     "claimed",
     "has_unseen",
     "inbox_messages",
@@ -39,6 +41,9 @@ __all__ = [
     "withdrawn",
     "without_inbox",
 ]
+
+FORMAT: Final = "goaitools.answer-format"
+"""The topic of the event that tells the model the schema of an answer."""
 
 _MAX_QUOTED: Final = 80
 """A reminder quotes at most this many characters of the unanswered message."""
@@ -250,8 +255,16 @@ def said_by_others(state: ConversationState, turn: str, metadata: Mapping[str, s
     if len(others) == len(items):
         return Others(items=others, turn_ids=ids, context=meta.context, metadata=meta.said)
     # The mark may be of the turn's own context: without it, a context is sent once more.
-    said = {name: value for name, value in meta.said.items() if (metadata or {}).get(name) != value}
+    said = meta.said
+    if not ids:  # else a turn that waits may have said the same
+        said = {name: value for name, value in said.items() if (metadata or {}).get(name) != value}
     return Others(items=others, turn_ids=ids, context="", metadata=said)
+
+
+def asks(state: ConversationState, others: Others, dialect: Dialect) -> bool:
+    """True if the inbox has more than the messages of others, a context, and a description of the answer."""
+    left = inbox_messages(replace(state, inbox=others.besides(state.inbox)), dialect)
+    return any(one.topic != FORMAT and not (is_context(one.parts[0]) and len(one.parts) == 1) for one in left)
 
 
 def merged(before: Sequence[InboxItem], now: Sequence[InboxItem]) -> tuple[InboxItem, ...]:

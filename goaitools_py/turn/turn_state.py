@@ -144,9 +144,7 @@ class TurnState(Timing):
 
     @property
     def own(self) -> str:
-        """The mark of this turn's messages in the inbox of a shared conversation; "" for no mark."""
-        if not self.plan.is_shared:
-            return ""
+        """The mark of this turn's messages in the inbox; "" for no mark."""
         turn_id = self.options.turn_id
         return self.plan.fresh_own if turn_id is None else digest8(turn_id)
 
@@ -272,7 +270,7 @@ class TurnState(Timing):
         if self._others is None or self.left_waiting is self._others or self.has_ended:
             return False
         others = self._others.among(state.inbox)
-        if not others or (len(others) == len(state.inbox) and state.open is None):
+        if not others or (state.open is None and not inbox.asks(state, self._others, self.dialect)):
             return False
         self.left_waiting = self._others
         return True

@@ -471,6 +471,21 @@ def test_a_message_that_was_withdrawn_was_not_claimed(wire: str, base: bytes) ->
         assert not holds_state(holds, mine, base=waits)
 
 
+def test_one_turn_id_for_two_messages_loses_neither(wire: str, base: bytes) -> None:
+    """That is a mistake of the caller. Two workers could not know of each other."""
+    states = []
+    for text in ("To the left.", "To the right."):
+        model = Chat(ScriptedBackend(BackendError("down", status=503), wire=wire, max_retries=0))
+        with pytest.raises(TurnError) as failed:
+            model.chat_with_state(base, user=text, turn_id="m-1")
+        states.append(failed.value.state)
+
+    joined = rebase_state(states[1], base=base, theirs=states[0])
+
+    assert said(joined)[-2:] == ["To the left.", "To the right."]
+    assert said(rebase_state(states[0], base=base, theirs=states[0])).count("To the left.") == 1
+
+
 @pytest.mark.parametrize("change", ["rewind", "compact"])
 def test_a_claim_that_came_beside_a_change_of_the_history_stays(wire: str, base: bytes, change: str) -> None:
     """A model may read the message: it cannot be withdrawn, whichever of the two saves came first."""
@@ -507,6 +522,8 @@ def test_a_claim_that_came_beside_a_change_of_the_history_stays(wire: str, base:
     for mine, theirs in ((rewind_state(freed), more), (more, rewind_state(freed))):
         joined = rebase_state(mine, base=claimed, theirs=theirs)
         assert [item.is_taken for item in load_state(joined).inbox] == [False, False]
+    joined = rebase_state(freed, base=claimed, theirs=more)
+    assert [item.is_taken for item in load_state(joined).inbox] == [False, False]
 
 
 @pytest.mark.parametrize("is_cut", [False, True], ids=["live", "cut"])

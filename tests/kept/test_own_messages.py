@@ -328,3 +328,78 @@ def test_a_resume_claims_what_waits_before_a_tool_runs(
     assert had(backend, "Ada won.") == [[], ["Ada won."]]
     assert said(result.state).count("Ada won.") == 1
     check(wire, result.state)
+
+
+@pytest.mark.parametrize("turn_id", [None, "m-1"])
+def test_a_context_is_sent_once(
+    kept: Threads, store: FaultyStore, save: str, wire: str, turn_id: str | None
+) -> None:
+    """A resume and a fallback go on with the message that has it already."""
+    home = ScriptedBackend(DOWN, DOWN, DOWN, wire=wire)
+    backup = ScriptedBackend(DOWN, DOWN, "Sure.", wire=wire)
+    conversation = kept(home, store, chat={"fallbacks": [backup], "context": "It rains."}, save=save)
+    with pytest.raises(TurnError):
+        conversation.send("Hello.", turn_id=turn_id)
+    with pytest.raises(TurnError):
+        conversation.resume()
+
+    result = conversation.resume()
+
+    assert had(home, "It rains.") + had(backup, "It rains.") == [["It rains."]] * 6
+    assert said(result.state)[-1] == "Sure."
+    check(wire, result.state)
+
+
+@pytest.mark.parametrize("options", [FORMS["with a type"], {"context": "It snows."}], ids=["type", "context"])
+def test_a_resume_asks_for_nothing_but_a_message(
+    kept: Threads, store: FaultyStore, others: Any, save: str, wire: str, options: dict[str, Any]
+) -> None:
+    """The type of an answer and a context are no messages: with them alone there is nothing to answer."""
+    backend = ScriptedBackend(DOWN, strict, "Sure.", wire=wire)
+    conversation = kept(backend, store, save=save)
+    with pytest.raises(TurnError):
+        conversation.send("Hello.")
+    others().append(event("Poison."))
+
+    with pytest.raises(ProviderRejectedError) as caught:
+        conversation.resume(**{name: value for name, value in options.items() if name != "messages"})
+
+    assert len(backend.requests) == 2
+    assert {"Hello.", "Poison."} <= {message.text for message in caught.value.pending_input}
+
+
+def test_a_message_of_a_bare_chat_is_known_in_a_store(
+    kept: Threads, store: FaultyStore, others: Any, save: str, wire: str
+) -> None:
+    """Its state was put into a store: the message waits there, and is delivered again."""
+    with pytest.raises(TurnError) as failed:
+        Chat(ScriptedBackend(DOWN, wire=wire, max_retries=0)).chat_with_state(
+            b"", user="Hello.", turn_id="m-1"
+        )
+    store.inner.save("ada", failed.value.state, expected=None)
+    others().append(event("Poison."))
+    backend = ScriptedBackend(strict, strict, wire=wire)
+
+    result = kept(backend, store, save=save).send("Hello.", turn_id="m-1")
+
+    assert result.status == "complete"
+    assert said(result.state).count("Poison.") == 1
+    check(wire, result.state)
+
+
+def test_the_metadata_of_another_turn_stays(
+    kept: Threads, store: FaultyStore, others: Any, save: str, wire: str
+) -> None:
+    """Two turns with equal metadata wait, and one of them is refused."""
+    backend = ScriptedBackend(DOWN, DOWN, REFUSED, REFUSED, "Hi.", wire=wire)
+    conversation = kept(backend, store, save=save)
+    for turn_id, text in (("m-2", "From Bob."), ("m-1", "From Ada.")):
+        with pytest.raises(TurnError):
+            conversation.send(text, turn_id=turn_id, metadata={"lang": "de"})
+    with pytest.raises(ProviderRejectedError):
+        conversation.send("From Ada.", turn_id="m-1", metadata={"lang": "de"})
+
+    result = conversation.resume()
+
+    assert read_history(result.state).turns[-1].metadata == {"lang": "de"}
+    assert said(result.state) == ["From Bob.", "Hi."]

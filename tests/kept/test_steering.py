@@ -19,6 +19,7 @@ from goaitools_py import (
     ProviderRejectedError,
     ToolContext,
     ToolPendingError,
+    TurnError,
     TurnInProgressError,
     event,
     tool,
@@ -261,6 +262,24 @@ def test_a_delivery_takes_back_only_what_it_brought(group: Group) -> None:
     assert (len(failures), result.text) == (1, "To the second.")
     group.check("Hello.", "First.", "Second.", "To the second.")
     assert senders[0].result().text == "To the second."
+
+
+@pytest.mark.parametrize("failure", ["down", "refused"])
+@pytest.mark.parametrize("appended", [0, 1])
+def test_a_turn_that_failed_releases_what_it_had_claimed(group: Group, failure: str, appended: int) -> None:
+    """No turn runs any more, so the message can be withdrawn, also if another one came meanwhile."""
+    other = group.other()
+    (id,) = other.append(event("Ada won."))
+    more = lambda: other.append(*[event("More.")] * appended)  # noqa: E731
+    status = 503 if failure == "down" else 400
+    error = BackendError("no", status=status, body=b'{"error": {"message": "no"}}')
+    group.backend.then(*[then(more, error)] + [error] * 5)
+
+    with pytest.raises(TurnError):
+        group.mine.send("Hello.", turn_id="m-1")
+
+    assert other.withdraw(id) is True
+    assert "Ada won." not in said(blob_in(group.store))
 
 
 @pytest.mark.parametrize("next_one", ["again", "resume", "new"])
