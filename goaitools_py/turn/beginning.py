@@ -324,7 +324,7 @@ class Beginning:
             context=None if is_redelivered else options.context,
             metadata=options.metadata,
             key=self.key,
-            turn=self._ledger.own,
+            turn=self._plan.fresh_own if self.key is None else self.key.id,
             is_shared=self._plan.is_shared,
             words=words,
             has_grown=has_grown,

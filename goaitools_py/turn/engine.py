@@ -306,7 +306,12 @@ class TurnEngine:
         output = self._plan.output
         if (answered := self._called(voice, None)) is not None:
             return answered, "complete"
-        if steps.has_ended(state) and output is None and not ledger.has_own_waiting:
+        if (
+            state.open is not None
+            and steps.has_ended(state)
+            and output is None
+            and not ledger.has_own_waiting
+        ):
             # An earlier process ended before it sent the messages that came at the turn's end.
             reply = self._open_reply(state)
             if not ledger.to_send():  # they are gone, so the turn is over
