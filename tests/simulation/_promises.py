@@ -134,6 +134,7 @@ class Promises:
         self._killed: set[int] = set()
         self._claimed: dict[bytes, int] = {}
         self._freed: set[str] = set()
+        self._said_anew: set[str] = set()
         self._deletions: Counter[str] = Counter()
         self._found: dict[int, tuple[int, bool]] = {}
 
@@ -178,6 +179,7 @@ class Promises:
             if kind != "fork" and not (says and int(id[1:]) == act.id):
                 self.broken(f"{id} was deleted in {key}, and came back with {kind} {act.id}")
         forgotten -= new
+        self._said_anew |= self._gone[key] & new
         self._gone[key] -= new
         if kind in DELETES:
             self._deletions[key] += 1
@@ -228,8 +230,9 @@ class Promises:
                 self._resumed[act.id] |= lost
                 if act.id in self._killed:  # the save was on its way when its process was killed
                     self._gone[key] |= lost
-            elif self._schedule.steers:  # a copy takes its message back, and both have put it there
-                self._gone[key] |= lost & self._copied & {f"m{act.id}"}
+            elif self._schedule.steers:
+                # A copy takes back what both have brought, and a message is said anew after a deletion.
+                self._gone[key] |= lost & (self._copied | self._said_anew) & {f"m{act.id}"}
             return
         self._gone[key] |= lost
 
