@@ -137,6 +137,7 @@ class Promises:
         self._said_anew: set[str] = set()
         self._deletions: Counter[str] = Counter()
         self._found: dict[int, tuple[int, bool]] = {}
+        self._begun: dict[int, int] = {}
 
     def broken(self, what: str) -> None:
         """Note that a promise does not hold."""
@@ -150,6 +151,7 @@ class Promises:
 
     def begun(self, act: Act, blob: bytes) -> None:
         """Note what an act finds: a message is delivered, a turn is stopped, something is to be deleted."""
+        self._begun[act.id] = self._deletions[act.key]
         if act.kind in WITH_TOOLS and act.has_id:
             self.undelivered[act.id] = act
         elif act.kind == "stop":
@@ -347,7 +349,8 @@ class Promises:
             return
         if f"m{act.id}" not in handed_back:
             self._keep(act.key, f"m{act.id}")
-        elif act.kind == "refused":
+        elif act.kind == "refused" and self._begun[act.id] == self._deletions[act.key]:
+            # After a deletion a delayed first save of this act may still begin the conversation anew.
             self._back[act.key].add(f"m{act.id}")
 
     # --------------------------------------------------------------------------------------- at the end
