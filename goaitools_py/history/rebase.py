@@ -82,7 +82,7 @@ def rebase_state(
     if not _has_moved(my, old):
         joined = _without(their, my, old)
         joined = _with_inbox(joined, _unsaid(my, old, their if shared else None), my.meta, old.meta)
-        joined = _with_claims(joined, my, old)
+        joined = _with_claims(joined, my, old, releases=_has_only_heard(their, old))
     elif not _has_moved(their, old):
         joined = _without(my, their, old)
         joined = _with_inbox(joined, _unsaid(their, old, my if shared else None), their.meta, old.meta)
@@ -276,19 +276,26 @@ def _without(state: ConversationState, other: ConversationState, old: Conversati
 
 
 def _with_claims(
-    state: ConversationState, other: ConversationState, old: ConversationState
+    state: ConversationState, other: ConversationState, old: ConversationState, *, releases: bool = False
 ) -> ConversationState:
-    """The state, with the claims that the other one has made and released since the old one: a model may read
-    what is claimed."""
+    """The state, with the claims that the other one has made since the old one: a model may read what is
+    claimed. `releases`: also without those that it has released."""
     before = set(old.inbox)
     changed = {
         item.marked(not item.is_taken): item
         for item in other.inbox
-        if item not in before and (item.is_taken or item.marked(True) in before)
+        if item not in before and (item.is_taken or (releases and item.marked(True) in before))
     }
     if not changed:
         return state
     return replace(state, inbox=tuple([changed.get(item, item) for item in state.inbox]))
+
+
+def _has_only_heard(state: ConversationState, old: ConversationState) -> bool:
+    """True if only messages without a turn of their own have come since the old state. Else a turn may have
+    begun, whose worker has the claims now."""
+    added = _added(old.inbox, state.inbox)
+    return bool(added) and all(item.turn in ("", item.id) for item in added)
 
 
 def _said_under(state: ConversationState, id: str) -> list[str]:
