@@ -138,6 +138,8 @@ class Promises:
         self._deletions: Counter[str] = Counter()
         self._found: dict[int, tuple[int, bool]] = {}
         self._begun: dict[int, int] = {}
+        self._came: Counter[str] = Counter()
+        self._came_before: dict[int, int] = {}
 
     def broken(self, what: str) -> None:
         """Note that a promise does not hold."""
@@ -161,6 +163,7 @@ class Promises:
         elif act.kind in DELETES:
             self._found[act.id] = self._deletions[act.key], bool(blob)
         elif act.kind == "redact":
+            self._came_before[act.id] = self._came[f"s{act.target}"]
             self._found[act.id] = self._deletions[act.key], bool(ids_in(blob, self.codec)[f"s{act.target}"])
 
     def saved(self, save: Save, act: Act) -> None:
@@ -182,6 +185,7 @@ class Promises:
                 self.broken(f"{id} was deleted in {key}, and came back with {kind} {act.id}")
         forgotten -= new
         self._said_anew |= self._gone[key] & new
+        self._came.update(new)
         self._gone[key] -= new
         if kind in DELETES:
             self._deletions[key] += 1
@@ -280,6 +284,8 @@ class Promises:
         if self._deletions[act.key] > deletions:
             return
         text, forgotten = f"s{act.target}", self._forgotten[act.key]
+        if act.kind == "redact" and self._came[text] > self._came_before[act.id]:  # said anew meanwhile
+            return
         is_there = act.kind in DELETES or text in ids_in(blob, self.codec)
         if was_there and is_there and text not in forgotten:
             self.broken(f"{act.kind} {act.id} ended, and what it was to take out of {act.key} is there")
