@@ -127,19 +127,19 @@ def hand_over(
     return _written(blob, state, begun.state, codec, binding)
 
 
-def claim_waiting(blob: bytes, *, codec: Codec, binding: Any) -> bytes:
+def claim_waiting(blob: bytes, claim: str, *, codec: Codec, binding: Any) -> bytes:
     """The blob with a mark at each waiting message that could be withdrawn; the same blob without them."""
     state = load_state(blob, codec=codec, binding=binding)
-    return _written(blob, state, claimed(state), codec, binding, hard=True)
+    return _written(blob, state, claimed(state, claim), codec, binding, hard=True)
 
 
-def withdraw_message(blob: bytes, id: str, *, codec: Codec, binding: Any) -> bytes:
+def withdraw_message(blob: bytes, id: str, *, codec: Codec, binding: Any, is_turn: bool = False) -> bytes:
     """The blob without the waiting messages of this id; the same blob without them, or if a running turn has
-    claimed one."""
+    claimed one. `is_turn`: see `inbox.withdrawn`."""
     if not blob:
         return blob
     state = load_state(blob, codec=codec, binding=binding)
-    return _written(blob, state, withdrawn(state, id), codec, binding, hard=True)
+    return _written(blob, state, withdrawn(state, id, is_turn=is_turn), codec, binding, hard=True)
 
 
 def _written(

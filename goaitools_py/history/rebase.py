@@ -82,7 +82,7 @@ def rebase_state(
     if not _has_moved(my, old):
         joined = _without(their, my, old)
         joined = _with_inbox(joined, _unsaid(my, old, their if shared else None), my.meta, old.meta)
-        joined = _with_claims(joined, my, old, releases=_has_only_heard(their, old))
+        joined = _with_claims(joined, my, old)
     elif not _has_moved(their, old):
         joined = _without(my, their, old)
         joined = _with_inbox(joined, _unsaid(their, old, my if shared else None), their.meta, old.meta)
@@ -153,8 +153,8 @@ def holds_state(
     """True if `theirs` has everything that `mine` added to `base`.
 
     For a worker that got no answer to its save: was it saved? False if a cut has since removed the additions
-    of `mine`, if a message that `mine` claimed was taken back, or if a model has accepted one that `mine`
-    took back.
+    of `mine`, if a message that `mine` claimed was taken back, if one that `mine` released is still claimed,
+    or if a model has accepted one that `mine` took back.
     """
     my, old, their = _three(mine, base, theirs, codec, binding)
     if their.meta.parent == digest8(mine[:112]):
@@ -172,13 +172,16 @@ def holds_state(
 
 
 def _has_claims(their: ConversationState, my: ConversationState, old: ConversationState) -> bool:
-    """True if each waiting message that `my` has claimed since `old` is claimed in `their`, or answered."""
-    before = set(old.inbox)
-    claims = [item for item in my.inbox if item.is_taken and item not in before]
-    if not claims:
+    """True if `their` has the claims that `my` has made since `old`, and lacks those that it has released. A
+    model may have answered a claimed message."""
+    changed = _claims_since(my, old)
+    if not changed:
         return True
     heard, waiting = _heard(their), set(their.inbox)
-    return all(item in waiting or item.entry in heard for item in claims)
+    return all(
+        new in waiting or new.entry in heard if new.is_taken else item not in waiting
+        for item, new in changed.items()
+    )
 
 
 def _has_accepted(their: ConversationState, my: ConversationState, gone: list[InboxItem]) -> bool:
@@ -276,26 +279,21 @@ def _without(state: ConversationState, other: ConversationState, old: Conversati
 
 
 def _with_claims(
-    state: ConversationState, other: ConversationState, old: ConversationState, *, releases: bool = False
+    state: ConversationState, other: ConversationState, old: ConversationState
 ) -> ConversationState:
-    """The state, with the claims that the other one has made since the old one: a model may read what is
-    claimed. `releases`: also without those that it has released."""
-    before = set(old.inbox)
-    changed = {
-        item.marked(not item.is_taken): item
-        for item in other.inbox
-        if item not in before and (item.is_taken or (releases and item.marked(True) in before))
-    }
+    """The state with the claims that the other one has made since the old one, and without those that it has
+    released: a model may read a claimed message. A message with another claim by now keeps it."""
+    changed = _claims_since(other, old)
     if not changed:
         return state
     return replace(state, inbox=tuple([changed.get(item, item) for item in state.inbox]))
 
 
-def _has_only_heard(state: ConversationState, old: ConversationState) -> bool:
-    """True if only messages without a turn of their own have come since the old state. Else a turn may have
-    begun, whose worker has the claims now."""
-    added = _added(old.inbox, state.inbox)
-    return bool(added) and all(item.turn in ("", item.id) for item in added)
+def _claims_since(state: ConversationState, old: ConversationState) -> dict[InboxItem, InboxItem]:
+    """The messages with another claim than in the old state, each with its new form."""
+    now = {item.claimed(""): item for item in state.inbox if item.id}
+    pairs = ((item, now.get(item.claimed(""), item)) for item in old.inbox if item.id)
+    return {item: new for item, new in pairs if new != item}
 
 
 def _said_under(state: ConversationState, id: str) -> list[str]:
@@ -381,10 +379,10 @@ def _has_moved(state: ConversationState, old: ConversationState) -> bool:
 def _added(old: Iterable[InboxItem], new: Iterable[InboxItem]) -> list[InboxItem]:
     """The items of `new` that `old` does not have, in order."""
     # A message that a turn has claimed since is the same message.
-    known = Counter(item.marked(False) for item in old)
+    known = Counter(item.claimed("") for item in old)
     added: list[InboxItem] = []
     for item in new:
-        bare = item.marked(False)
+        bare = item.claimed("")
         if known[bare]:
             known[bare] -= 1
         else:

@@ -106,7 +106,8 @@ def recognise(
         return Recognised(key=key, is_known=True, reply=turn_ids.stored_reply(state, key, dialect))
     # The state has the messages already: sent again, the model would read them twice.
     left = _asked_again(state, key, messages) if turn_ids.is_unanswered(state.meta, key) else ()
-    waits = any(item.id == key.id and not item.is_taken for item in state.inbox)
+    # An event of the application may have the same id.
+    waits = any(item.id == item.turn == key.id and not item.is_taken for item in state.inbox)
     return Recognised(key=key, is_known=True, waits=waits, messages=left)
 
 

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from ..backends.base import Dialect, Reply
+from ..backends.base import Dialect
 from ..backends.read_entries import read_entries
 from ..base.values import replace
 from ..state.letters import ASSISTANT, EVENT
@@ -25,17 +25,14 @@ from ..state.state import ConversationState
 from ..types.messages import event
 from .inbox import FORMAT, admit
 from .meter import count_entries, unanchored
-from .turn_ids import reply_text
 
 __all__ = [
     "ANSWERS",
     "asked_in_words",
     "ends_with_answer",
-    "has_attempts",
     "marked",
-    "stored_answer",
     "told",
-    "without_attempts",
+    "without_marks",
     "without_problems",
 ]
 
@@ -60,15 +57,6 @@ def ends_with_answer(turn: OpenTurn) -> bool:
     """True if the newest reply is an answer, and nothing was sent since."""
     rows = turn.facts.get(ANSWERS, ())
     return bool(rows) and rows[-1] == len(turn.iterations) - 1 and not turn.letters and not turn.calls
-
-
-def stored_answer(turn: OpenTurn, dialect: Dialect) -> Reply:
-    """The answer at the end of a turn, with the fields that the state keeps."""
-    return Reply(
-        entries=(),
-        text=reply_text(turn.closed(), dialect),
-        finish_reason=turn.iterations[-1].finish_reason if turn.iterations else "",
-    )
 
 
 # ------------------------------------------------------------------------------ the events for a model
@@ -102,13 +90,18 @@ def asked_in_words(
 # ------------------------------------------------------------------------------------------- the removal
 
 
-def has_attempts(turn: OpenTurn) -> bool:
-    """True if the turn has an answer that did not fit, and a reply after it."""
+def without_marks(state: ConversationState, dialect: Dialect) -> ConversationState:
+    """The state, with an open turn that is over for its type: its attempts that did not fit leave it."""
+    turn, meta = state.open, state.meta
+    assert turn is not None
     rows = turn.facts.get(ANSWERS, ())
-    return bool(rows) and any(row < len(turn.iterations) - 1 for row in rows)
+    if any(row < len(turn.iterations) - 1 for row in rows):
+        turn, meta = _without_attempts(turn, meta, dialect)
+    facts = {name: fact for name, fact in turn.facts.items() if name != ANSWERS}
+    return replace(state, open=replace(turn, facts=facts), meta=meta)
 
 
-def without_attempts(turn: OpenTurn, meta: Meta, dialect: Dialect) -> tuple[OpenTurn, Meta]:
+def _without_attempts(turn: OpenTurn, meta: Meta, dialect: Dialect) -> tuple[OpenTurn, Meta]:
     """The turn without attempts that did not fit, and the meta data with an estimate of its new size.
 
     Signed blocks after the first attempt leave the turn, too: their signature covers that attempt.

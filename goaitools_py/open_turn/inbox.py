@@ -65,11 +65,13 @@ class Others(Value, frozen=True, kw_only=True):
 
     def among(self, inbox: Sequence[InboxItem]) -> tuple[InboxItem, ...]:
         """Find these messages in an inbox. By identity: an equal message may have come in since."""
-        return tuple([item for item in inbox if any(item is one for one in self.items)])
+        known = set(map(id, self.items))
+        return tuple([item for item in inbox if id(item) in known])
 
     def besides(self, inbox: Sequence[InboxItem]) -> tuple[InboxItem, ...]:
         """The other messages of an inbox."""
-        return tuple([item for item in inbox if not any(item is one for one in self.items)])
+        known = set(map(id, self.items))
+        return tuple([item for item in inbox if id(item) not in known])
 
 
 def split_preamble(
@@ -145,33 +147,44 @@ def admit(
     return replace(state, meta=meta, inbox=tuple(inbox))
 
 
-def claimed(state: ConversationState) -> ConversationState:
+def claimed(state: ConversationState, claim: str) -> ConversationState:
     """The state with a mark at each waiting message that could be withdrawn: a turn is about to send it. The
-    same object if there is no message to mark."""
-    return _marked(state, True)
+    same object if there is no message to mark.
 
-
-def released(state: ConversationState) -> ConversationState:
-    """The state without the marks of `claimed`: its waiting messages can be withdrawn."""
-    return _marked(state, False)
-
-
-def _marked(state: ConversationState, taken: bool) -> ConversationState:
-    items = tuple([item.marked(taken) if item.id else item for item in state.inbox])
+    `claim`: the mark, another one for each turn of each worker. So no worker releases the later claim of
+    another one.
+    """
+    items = tuple([item.claimed(claim) if item.id else item for item in state.inbox])
     same = all(new is old for new, old in zip(items, state.inbox, strict=True))
     return state if same else replace(state, inbox=items)
 
 
-def withdrawn(state: ConversationState, id: str) -> ConversationState:
+def released(state: ConversationState) -> ConversationState:
+    """The state without the marks of `claimed`: its waiting messages can be withdrawn."""
+    return claimed(state, "")
+
+
+def withdrawn(state: ConversationState, id: str, *, is_turn: bool = False) -> ConversationState:
     """The state without the waiting messages of this id, as if they had never come. The same object if no
-    message has it, or if a turn has claimed one."""
-    gone = [item for item in state.inbox if item.id == id]
+    message has it, or if a turn has claimed one.
+
+    `is_turn`: True for the id of a turn. An event may have been appended under the same id: it stays then,
+    and else it goes alone.
+    """
+    is_turn = is_turn or not any(item.id == id and item.turn != id for item in state.inbox)
+    gone: list[InboxItem] = []
+    left: list[InboxItem] = []
+    for item in state.inbox:
+        (gone if item.id == id and (item.turn == id) is is_turn else left).append(item)
     if not id or not gone or any(item.is_taken for item in gone):
         return state
-    left = tuple([item for item in state.inbox if item.id != id])
     meta = state.meta
     marks = {item.event for item in gone if item.event}
-    turn = tuple([row for row in meta.turn if row.id != id])
+    # A turn without a message has nothing to be delivered again for: its id is new.
+    turns = {item.turn for item in gone} - {item.turn for item in left}
+    if state.open is not None:
+        turns -= set(state.open.facts.get(TURN_IDS_FACT, ()))
+    turn = tuple([row for row in meta.turn if row.id not in turns])
     meta = msgspec.structs.replace(
         meta,
         events=tuple([mark for mark in meta.events if mark not in marks]),
@@ -180,7 +193,7 @@ def withdrawn(state: ConversationState, id: str) -> ConversationState:
         context=meta.context if len(turn) == len(meta.turn) else "",
         said=meta.said if left else {},
     )
-    return replace(state, inbox=left, meta=meta)
+    return replace(state, inbox=tuple(left), meta=meta)
 
 
 def reminder(messages: Sequence[Message]) -> Message:
@@ -261,37 +274,47 @@ def said_by_others(state: ConversationState, turn: str, metadata: Mapping[str, s
     return Others(items=others, turn_ids=ids, context="", metadata=said)
 
 
-def asks(state: ConversationState, others: Others, dialect: Dialect) -> bool:
-    """True if the inbox has more than the messages of others, a context, and a description of the answer."""
-    left = inbox_messages(replace(state, inbox=others.besides(state.inbox)), dialect)
-    return any(one.topic != FORMAT and not (is_context(one.parts[0]) and len(one.parts) == 1) for one in left)
+def asks(items: Sequence[InboxItem], dialect: Dialect) -> bool:
+    """True if these messages are more than a context, and a description of the answer."""
+    left = _messages(items, dialect)
+    return any(
+        one.topic != FORMAT and not (_begins_with_context(one) and len(one.parts) == 1) for one in left
+    )
 
 
 def merged(before: Sequence[InboxItem], now: Sequence[InboxItem]) -> tuple[InboxItem, ...]:
     """The items that waited before, then the new ones. A newer event replaces an older one of its topic."""
-    fresh = [item for item in now if not any(item is known for known in before)]
+    known = set(map(id, before))
+    fresh = [item for item in now if id(item) not in known]
     newer = {item.topic for item in fresh if item.topic}
     return (*(item for item in before if item.topic not in newer), *fresh)
 
 
 def inbox_messages(state: ConversationState, dialect: Dialect) -> tuple[Message, ...]:
     """The waiting messages as neutral `Message` values."""
+    return tuple(_messages(state.inbox, dialect))
+
+
+def _messages(items: Sequence[InboxItem], dialect: Dialect) -> list[Message]:
     found: list[Message] = []
-    for item in state.inbox:
+    for item in items:
         for message in read_entries(dialect, [item.entry]):
             topic = item.topic or message.topic
             found.append(replace(message, topic=topic, speaker=item.speaker, pinned=item.pinned))
-    return tuple(found)
+    return found
+
+
+def _begins_with_context(message: Message) -> bool:
+    return bool(message.parts) and is_context(message.parts[0])
 
 
 def _bare(message: Message) -> Message:
     """The message without the context block that an earlier try added."""
-    parts = message.parts
-    return replace(message, parts=parts[1:]) if is_context(parts[0]) else message
+    return replace(message, parts=message.parts[1:]) if _begins_with_context(message) else message
 
 
 def _has_context(state: ConversationState, dialect: Dialect) -> bool:
-    return any(is_context(message.parts[0]) for message in inbox_messages(state, dialect))
+    return any(map(_begins_with_context, _messages(state.inbox, dialect)))
 
 
 def with_new_context(

@@ -27,7 +27,7 @@ from ..types.citations import rows_of_citations
 from ..types.errors import StateError
 from ..types.messages import assistant
 from ..types.tokens import TokenCounter
-from .attempts import ANSWERS, ends_with_answer, has_attempts, without_attempts
+from .attempts import ANSWERS, ends_with_answer, without_marks
 from .journal import CLAIM, STARTED, calls_started, resolved, results
 from .meter import Before, booked, with_unanswered, without_unsent
 from .turn_ids import TURN_IDS_FACT, UNANSWERED, finished
@@ -53,7 +53,8 @@ __all__ = [
 
 
 ENDED: Final = "ended"
-"""A fact of an open turn that was over, until a provider takes the messages that came at its end."""
+"""A fact of an open turn that was over before messages came at its end: the number of its replies then, and
+the digests of the turn ids that these replies have answered."""
 
 
 def reopened(state: ConversationState) -> ConversationState:
@@ -61,12 +62,19 @@ def reopened(state: ConversationState) -> ConversationState:
     whoever goes on with it must not ask for its reply again."""
     turn = state.open
     assert turn is not None
-    return replace(state, open=replace(turn, facts={**turn.facts, ENDED: True}))
+    row = [len(turn.iterations), *turn.facts.get(TURN_IDS_FACT, ())]
+    return replace(state, open=replace(turn, facts={**turn.facts, ENDED: row}))
 
 
 def has_ended(state: ConversationState) -> bool:
     """True if the open turn was over before messages came at its end, and no provider has taken those."""
-    return state.open is not None and ENDED in state.open.facts
+    return state.open is not None and _is_over(state.open)
+
+
+def _is_over(turn: OpenTurn) -> bool:
+    # The number of replies is compared: a writer that does not know the fact leaves it when the turn goes on.
+    row = turn.facts.get(ENDED)
+    return row is not None and row[0] == len(turn.iterations) and not turn.letters and not turn.calls
 
 
 def reply_text(state: ConversationState, dialect: Dialect) -> str:
@@ -86,7 +94,7 @@ def paused_text(state: ConversationState, dialect: Dialect) -> str:
 
 def _is_paused(turn: OpenTurn) -> bool:
     """True if the open turn ends with a reply without calls: the provider paused it."""
-    if not turn.iterations or turn.calls or turn.letters or ENDED in turn.facts:
+    if not turn.iterations or turn.calls or turn.letters or _is_over(turn):
         return False
     return ANSWERS not in turn.facts or not ends_with_answer(turn)
 
@@ -148,8 +156,6 @@ def accept(
         facts = {**facts, "who": [*facts.get("who", ()), *who]}
     if pin:
         facts = {**facts, "pin": [*facts.get("pin", ()), *pin]}
-    if ENDED in facts:
-        facts = {name: fact for name, fact in facts.items() if name != ENDED}
     if meta.turn:
         # What an earlier request of this turn carried stays accepted, whatever this one leaves out.
         known = facts.get(TURN_IDS_FACT, ())
@@ -178,7 +184,8 @@ def _newer(inbox: tuple[InboxItem, ...], sent: Sequence[InboxItem]) -> tuple[Inb
     """The items that were not sent. Compared by identity: an equal message may have come in since."""
     if inbox is sent:
         return ()
-    return tuple(item for item in inbox if not any(item is known for known in sent))
+    known = set(map(id, sent))
+    return tuple([item for item in inbox if id(item) not in known])
 
 
 def with_metadata(state: ConversationState, metadata: Mapping[str, str] | None) -> ConversationState:
@@ -390,8 +397,8 @@ def close_turn(
 
     `status`: the end of the turn; the ring of turn ids keeps it. A turn that ends with a paused reply, or
     with an answer that does not fit its type, is "truncated", not "unanswered". One that was over before
-    messages came at its end is "complete". Earlier attempts at that
-    answer leave the turn.
+    messages came at its end is "complete"; if a provider has taken these, only they are "unanswered". Earlier
+    attempts at that answer leave the turn.
 
     `is_unsent`: the provider would refuse each later request with this turn. The turn stays for readers.
 
@@ -401,21 +408,20 @@ def close_turn(
     turn = state.open
     if turn is None:
         return state
+    is_over = ENDED in turn.facts and _is_over(turn)
     if ANSWERS in turn.facts:
-        if has_attempts(turn):
-            turn, meta = without_attempts(turn, state.meta, dialect)
-            state = replace(state, meta=meta)
-        turn = replace(turn, facts={name: fact for name, fact in turn.facts.items() if name != ANSWERS})
+        state = without_marks(state, dialect)
+        turn = state.open or turn
     # Each call gets a result: a call without one is a 400 at every provider from then on.
     if turn.calls:
         turn = _with_results(replace(turn, calls=tuple(resolved(call) for call in turn.calls)), dialect)
     elif _is_paused(turn):
         turn = _settled(turn, dialect)
-    if status == UNANSWERED and (_is_paused(turn) or ENDED in turn.facts):
-        status = "complete" if ENDED in turn.facts else "truncated"
+    if status == UNANSWERED and (is_over or _is_paused(turn)):
+        status = "complete" if is_over else "truncated"
     known: dict[str, Any] = {**turn.facts, **(facts or {})}
     # These facts have a use only while the turn is open. A failure behind a turn's end is not its own.
-    for name in (STARTED, CLAIM, ENDED, *((_FAILED,) if ENDED in known else ())):
+    for name in (STARTED, CLAIM, ENDED, *((_FAILED,) if is_over else ())):
         known.pop(name, None)
     if turn.partial:
         known["interrupted"] = turn.partial
@@ -427,14 +433,27 @@ def close_turn(
         known[UNSENT] = True
         counted = without_unsent(counted, turn.entries, dialect)
     closed = with_turn(replace(state, open=None), replace(turn, facts=known).closed())
+    ids = turn.facts.get(TURN_IDS_FACT, ())
+    if status == UNANSWERED and ENDED in turn.facts and counted.turn:
+        answered, text = _answered(turn, dialect)
+        counted = finished(counted, answered, "complete", text=text)
+        ids = [id for id in ids if id not in answered]
     meta = msgspec.structs.replace(
-        finished(counted, turn.facts.get(TURN_IDS_FACT, ()), status) if counted.turn else counted,
+        finished(counted, ids, status) if counted.turn else counted,
         messages=state.meta.messages + turn.messages,
         turns=state.meta.turns + (1 if turn.entries else 0),
         processed=state.meta.processed + 1,
         gap=not turn.entries,
     )
     return replace(closed, meta=meta)
+
+
+def _answered(turn: OpenTurn, dialect: Dialect) -> tuple[list[str], str]:
+    """The turn ids that a turn had answered before messages came at its end, and the text of that answer."""
+    count, *ids = turn.facts[ENDED]
+    roles = "".join([one.roles for one in turn.iterations[:count]])
+    reply = turn.entries[len(roles.rstrip(ASSISTANT)) : len(roles)]
+    return ids, "".join(message.text for message in read_entries(dialect, reply))
 
 
 def _settled(turn: OpenTurn, dialect: Dialect) -> OpenTurn:

@@ -99,15 +99,16 @@ def begun(meta: Meta, key: TurnKey) -> Meta:
     return msgspec.structs.replace(meta, turn=(*meta.turn, key.row)[-IDS_KEPT:])
 
 
-def finished(meta: Meta, ids: Collection[str], status: str) -> Meta:
+def finished(meta: Meta, ids: Collection[str], status: str, *, text: str = "") -> Meta:
     """The meta data, with these ids moved to the ring. Beyond 64 rows the oldest leave the ring.
 
     `ids`: the digests of the turn ids of all messages that a model has accepted. Other ids belong to messages
-    that still wait, so they stay.
+    that still wait, so they stay. `text`: the reply, if it is not the last one of its turn.
     """
+    text = within_json(text, _MAX_TEXT // max(1, len(ids))) if text else ""
     # One assignment of both columns: an id in neither of them would make a redelivery run its tools again,
     # and an id in both of them would be finished and waiting.
-    rows = tuple(RingRow(row.id, row.said, status, "", row.more) for row in meta.turn if row.id in ids)
+    rows = tuple(RingRow(row.id, row.said, status, text, row.more) for row in meta.turn if row.id in ids)
     left = tuple(row for row in meta.turn if row.id not in ids)
     ring = (*(row for row in meta.ring if row.id not in ids), *rows)
     return msgspec.structs.replace(meta, turn=left, ring=ring[-IDS_KEPT:])

@@ -110,7 +110,7 @@ class RunDriver:
         is_new: bool,
         unless_stopped: bool,
     ) -> None:
-        knows_before = is_asked = False
+        knows_before = is_asked = has_asked = False
         completed: TurnCompleted | None = None
         async with turn:
             run.turn = turn
@@ -145,11 +145,13 @@ class RunDriver:
                             run.before = await self._found_before()
                     if isinstance(event, TurnCompleted):
                         completed = event  # told when it is saved, and another worker may go on
-                    elif run.has_started:
+                    elif run.has_started and (has_asked or type(event) is not TextDelta or not run.before):
+                        # A text before the first request is a stored one, which `before` has.
                         run.hear(event)
                         if is_asked and isinstance(event, _REPLIES):
                             self._tell_taken(run, turn._engine.taken_ids)
                     # Only a reply: a provider may refuse the messages, and then they wait again.
+                    has_asked = has_asked or isinstance(event, ModelRequested)
                     is_asked = isinstance(event, ModelRequested) or (
                         is_asked and not isinstance(event, _REPLIES)
                     )

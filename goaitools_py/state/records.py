@@ -453,13 +453,18 @@ class InboxItem(Value, frozen=True, kw_only=True):
         return "" if end is None else end.turn or end.id
 
     @property
-    def is_taken(self) -> bool:
-        """True while a running turn has claimed the message."""
-        return b'"taken"' in self.more and inbox_end(self.more).taken
+    def claim(self) -> str | bool:
+        """The mark of the claim while a turn has claimed the message; "" without a claim."""
+        return inbox_end(self.more).taken if b'"taken"' in self.more else ""
 
-    def marked(self, taken: bool) -> InboxItem:
-        """This message, claimed by a turn or not; the same object if that is so already."""
-        return self if self.is_taken is taken else replace(self, more=with_taken(self.more, taken))
+    @property
+    def is_taken(self) -> bool:
+        """True while a turn has claimed the message."""
+        return bool(self.claim)
+
+    def claimed(self, claim: str) -> InboxItem:
+        """This message with this mark of a claim; "": without a mark. The same object if that is so already."""
+        return self if self.claim == claim else replace(self, more=with_taken(self.more, claim))
 
 
 class JournalCall(Value, frozen=True, kw_only=True):

@@ -177,14 +177,14 @@ class InboxEnd(msgspec.Struct, frozen=True):
 
     `who`: the speaker. `pin`: 1 if it is pinned, 0 if it is not; None: system messages are pinned, others are
     not. `id`: the id under which the message can be withdrawn; a message of a steering send has the digest of
-    its turn id. `taken`: True while a running turn has claimed the message. `turn`: the digest of the id of
-    the turn that the message was sent with, if it is not the `id`.
+    its turn id. `taken`: while a turn has claimed the message, the mark of that claim; True for one without a
+    mark. `turn`: the digest of the id of the turn that the message was sent with, if it is not the `id`.
     """
 
     who: Name | None = None
     pin: _Bit | None = None
     id: Label = ""
-    taken: bool = False
+    taken: Label | bool = ""
     turn: Label = ""
 
 
@@ -273,14 +273,14 @@ def inbox_facts(speaker: str | None, pinned: bool | None, id: str = "", turn: st
     return msgspec.json.encode(facts)
 
 
-def with_taken(raw: bytes, taken: bool) -> bytes:
-    """The object of a waiting message with the mark that a turn has claimed it, or without this mark. All
-    other members stay byte for byte."""
-    if not taken:
-        left = rawjson.without(raw, {"taken"}) if b'"taken"' in raw else raw
+def with_taken(raw: bytes, claim: str) -> bytes:
+    """The object of a waiting message with the mark of a claim; "" takes the mark away. All other members
+    stay byte for byte."""
+    left = rawjson.without(raw, {"taken"}) if b'"taken"' in raw else raw
+    if not claim:
         return left if left != b"{}" else b""
-    bare = with_taken(raw, False)
-    return bare[:-1] + b',"taken":true}' if len(bare) > 2 else b'{"taken":true}'
+    column = b'"taken":' + msgspec.json.encode(claim) + b"}"
+    return left[:-1] + b"," + column if len(left) > 2 else b"{" + column
 
 
 def with_seconds(raw: bytes, seconds: Sequence[float]) -> bytes:

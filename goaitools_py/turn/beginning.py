@@ -252,10 +252,10 @@ class Beginning:
         elif loaded.open is not None and ANSWERS in loaded.open.facts and loaded.inbox:
             self.state = without_problems(loaded)  # the turn checks its answer again
         given = self.state = steps.without_failure(self.state)
-        if plan.marks_waiting and given.inbox:
+        if plan.claim and given.inbox:
             # With the claim stored before the first request, the messages cannot be withdrawn while the
             # model reads them.
-            given = self.state = inbox.claimed(given)
+            given = self.state = inbox.claimed(given, plan.claim)
         has_grown = left_open or given is not loaded
         if not (acts.has_work(given, self.messages) or ledger.has_appended):
             raise _nothing_to_do(resume=plan.resume, left_open=left_open)
@@ -270,6 +270,8 @@ class Beginning:
             words=plan.output.words if plan.output is not None and in_words else "",
             has_grown=has_grown or self.state is not given,
         )
+        if plan.claim:  # an event of the turn's own can be withdrawn, too
+            begun = replace(begun, state=inbox.claimed(begun.state, plan.claim))
         ledger.context_window = plan.context_window or capabilities(voice.model).context_window
         ledger.begin(begun)
         if voice.notes:

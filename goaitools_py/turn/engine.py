@@ -26,7 +26,7 @@ from ..backends.base import Reply
 from ..base.values import replace
 from ..open_turn import acts, attempts, inbox, journal, steps
 from ..open_turn.attempts import ANSWERS
-from ..open_turn.turn_ids import TURN_IDS_FACT, StoredReply
+from ..open_turn.turn_ids import TURN_IDS_FACT, StoredReply, reply_text
 from ..state.blob_header import may_take_long
 from ..state.records import IDS_KEPT, Meta, counts_of, dollars_of, usage_of
 from ..state.state import ConversationState
@@ -112,7 +112,8 @@ class TurnEngine:
                 return (yield from self._finish(None, self._open_reply(ledger.state), "awaiting_tools"))
             beginning.deny()
         voice = beginning.admit()
-        check_budget(ledger, voice.model)
+        if ledger.state.open is None or not steps.has_ended(ledger.state):  # else its reply is there already
+            check_budget(ledger, voice.model)
         yield from check_size(ledger)
         if ledger.listening:
             yield Emit(TurnStarted(**ledger.event_ids))
@@ -183,6 +184,11 @@ class TurnEngine:
     def stopped(self) -> TurnStoppedError:
         """The error of a turn that is stopped now, with the work so far."""
         return self._ledger.error(TurnStoppedError, "the turn was stopped; resume goes on with it")
+
+    def release(self) -> None:
+        """Give back the claims of a turn that is abandoned before a model has accepted a message."""
+        if self._result is None and self._ledger.has_begun:
+            self._ledger.release()
 
     @property
     def discarded(self) -> StateError | None:
@@ -284,6 +290,11 @@ class TurnEngine:
         said = steps.paused_text(state, self._plan.dialect)
         looks = False
         ended: _LastReply | None = None
+        if state.open is not None:
+            stored = yield from self._stored_end(voice)
+            if isinstance(stored, Reply):
+                return stored, "complete"
+            ended, state = stored, ledger.state
         if answers or not journal.ready(state):
             yield from run_calls(ledger, tools, allowed=limits.calls_left(ledger), answers=answers)
             state = ledger.state
@@ -294,31 +305,13 @@ class TurnEngine:
                 return self._open_reply(state), "in_progress"
             limit = limits.stop_at_limit(ledger)
             looks = self._plan.steers
-        elif ledger.has_asked and (one_step or ledger.options.on_limit == "answer"):
+        elif ended is None and ledger.has_asked and (one_step or ledger.options.on_limit == "answer"):
             # With on_limit="answer" the last model call is still due. With "raise", resuming means to go on,
             # so the limit is not checked before one more reply, unless the turn goes step by step.
             limit = limits.stop_at_limit(ledger)
-        if state.open is not None and ANSWERS in state.open.facts and not state.inbox:
-            # An earlier process got this answer, and ended before it checked it. Do not pay for it again.
-            reply = attempts.stored_answer(state.open, ledger.dialect)
-            if (yield from self._is_answered(voice, reply, is_new=False)):
-                return reply, "complete"
         output = self._plan.output
         if (answered := self._called(voice, None)) is not None:
             return answered, "complete"
-        if (
-            state.open is not None
-            and steps.has_ended(state)
-            and output is None
-            and not ledger.has_own_waiting
-        ):
-            # An earlier process ended before it sent the messages that came at the turn's end.
-            reply = self._open_reply(state)
-            if not ledger.to_send():  # they are gone, so the turn is over
-                if ledger.listening and reply.text:
-                    yield Emit(TextDelta(reply.text, 1, **ledger.event_ids))
-                return reply, self._close(voice, "complete")
-            ended, ledger.has_ended = _LastReply(reply, ledger.return_point()), True
         while True:
             if looks:
                 yield from ledger.take_in()
@@ -353,14 +346,14 @@ class TurnEngine:
             if not is_open:
                 if reply.stop == "pause":
                     ledger.warn("limit_reached", f"the provider paused its reply {pauses + 1} times")
-                ended = yield from self._goes_on(reply)
+                ended = yield from self._goes_on(voice, reply)
                 if ended is None:
                     return reply, _status(reply, limited=limit is not None)
                 said, cited = "", ()
                 continue
             if output is not None and not reply.calls and reply.stop != "pause":
                 if (yield from self._is_answered(voice, reply)):
-                    ended = yield from self._goes_on(reply)
+                    ended = yield from self._goes_on(voice, reply)
                     if ended is None:
                         return reply, "complete"
                     said, cited = "", ()
@@ -389,24 +382,59 @@ class TurnEngine:
             limit = limits.stop_at_limit(ledger, invalid_in_a_row)
             looks = self._plan.steers
 
-    def _goes_on(self, reply: Reply) -> Flow[_LastReply | None]:
+    def _stored_end(self, voice: Voice) -> Flow[Reply | _LastReply | None]:
+        """Take up a turn that an earlier process left behind its last reply, which is not paid for again.
+
+        Returns the reply if the turn is over with it; the reply and the position if messages that came at its
+        end are left to send; None if the turn has to go on.
+        """
+        ledger, opened = self._ledger, self._ledger.state.open
+        assert opened is not None
+        is_answer = attempts.ends_with_answer(opened)  # it was not checked yet
+        if not is_answer and not steps.has_ended(ledger.state):
+            return None
+        word = opened.iterations[-1].finish_reason
+        reply = Reply(entries=(), text=reply_text(opened.closed(), ledger.dialect), finish_reason=word)
+        # Without a requested type any text is an answer: an earlier call of the chat has asked for a type.
+        if self._answer is not None and not (yield from self._answer.fits(reply.text, is_new=False)):
+            return None
+        if ledger.has_own_waiting:  # the messages of this delivery came at the end of that turn
+            if is_answer:
+                ledger.state = steps.reopened(attempts.without_marks(ledger.state, ledger.dialect))
+            return None
+        if ledger.listening and reply.text:
+            yield Emit(TextDelta(reply.text, ledger.iteration, **ledger.event_ids))
+        if is_answer or not ledger.asks or self._is_spent(voice):
+            self._close(voice, "complete")
+            return reply
+        ledger.has_ended = True
+        return _LastReply(reply, ledger.return_point())
+
+    def _is_spent(self, voice: Voice) -> bool:
+        """True if a turn that is over must not ask for more: its time or a limit is used up."""
+        ledger, now = self._ledger, self._ledger.state
+        try:
+            return (
+                ledger.is_late
+                or limits.reached(ledger) is not None
+                or limits.is_over_budget(ledger, voice.model)
+            )
+        except BudgetExceededError:  # the price of the reply is unknown: it was paid for, and is the answer
+            ledger.state = now
+            return True
+
+    def _goes_on(self, voice: Voice, reply: Reply) -> Flow[_LastReply | None]:
         """Look for new messages at the end of a turn that steers. If some came, the turn is open again with
         them, for one more model call. None: the turn is over.
 
-        At a limit of the turn the messages wait for the next one.
+        At a limit of the turn or of the conversation the messages wait for the next one.
         """
         before, ledger = self._before_end, self._ledger
         if before is None:
             return None
-        self._before_end, closed = None, ledger.state
+        self._before_end = None
         yield from ledger.tick()
-        try:
-            if ledger.is_late or limits.reached(ledger) is not None:
-                return None
-        except BudgetExceededError:  # the price of the reply is unknown: it was paid for, and is the answer
-            ledger.state = closed
-            return None
-        if not (yield from ledger.take_in(steps.reopened(before))):
+        if self._is_spent(voice) or not (yield from ledger.take_in(steps.reopened(before))):
             return None
         ledger.has_ended = True
         return _LastReply(reply, ledger.return_point())
@@ -417,6 +445,8 @@ class TurnEngine:
         ledger, given = self._ledger, ended.point.position.state
         try:
             return (yield from asking)
+        except TurnStoppedError:
+            raise  # nobody goes on with it unless a user asks
         except TurnError as exc:
             opened = ledger.state.open
             if opened is None or given.open is None or opened.entries is not given.open.entries:
@@ -470,14 +500,9 @@ class TurnEngine:
             self._close(voice, _status(reply, limited=is_last), is_unsent=reply.blocks)
         return reply
 
-    def _is_answered(self, voice: Voice, reply: Reply, *, is_new: bool = True) -> Flow[bool]:
-        """Check whether an answer fits the requested type. If it fits, close the turn.
-
-        Without a requested type any text is an answer: an earlier call of the chat has asked for a type.
-
-        `is_new`: see `TypedAnswer.fits`.
-        """
-        if self._answer is not None and not (yield from self._answer.fits(reply.text, is_new=is_new)):
+    def _is_answered(self, voice: Voice, reply: Reply) -> Flow[bool]:
+        """Check whether an answer fits the requested type. If it fits, close the turn."""
+        if self._answer is not None and not (yield from self._answer.fits(reply.text, is_new=True)):
             return False
         self._close(voice, "complete")
         return True
@@ -527,7 +552,7 @@ class TurnEngine:
         settings: dict[str, Any] = {}
         if voice.settings:
             settings = {name: value for name, value in voice.recorded.items() if name not in NOT_STORED}
-        if self._plan.marks_waiting:
+        if self._plan.claim:
             ledger.state = inbox.released(ledger.state)
         ledger.state = acts.close(
             ledger.state,
@@ -549,6 +574,8 @@ class TurnEngine:
         """
         ledger = self._ledger
         waits = status == "awaiting_tools"
+        if waits and self._plan.claim:  # for days, perhaps
+            ledger.state = inbox.released(ledger.state)
         is_open = waits or status == "in_progress"
         if voice is not None and not is_open and ledger.options.compactor is not None:
             yield from shrink.compact(ledger, lambda: voice)

@@ -134,6 +134,10 @@ class FallbackTurn:
         """As `TurnEngine.meta_of`."""
         return self._engine.meta_of(blob)
 
+    def release(self) -> None:
+        """As `TurnEngine.release`."""
+        self._engine.release()
+
     def snapshot(self) -> bytes:
         """As `TurnEngine.snapshot`."""
         return self._engine.snapshot()

@@ -26,7 +26,7 @@ from ..base.run_twice import run_twice
 from ..base.values import Value, replace
 from ..history.archive_keeping import Retention
 from ..history.rewrite.rewritten import unsign
-from ..open_turn import inbox, journal, steps
+from ..open_turn import journal, steps
 from ..open_turn.acts import Begun
 from ..open_turn.meter import server_window
 from ..state.records import Meta, turn_ref, usage_of, usage_row, with_cost
@@ -460,8 +460,7 @@ class Ledger(TurnState):
         if self.has_begun:
             self.admit_appended()
         pending = self.drop_input() if drop_input else ()
-        if self.plan.marks_waiting and self.state.open is None:  # no request is under way any more
-            self.state = inbox.released(self.state)
+        self.release()
         if self.is_as_given:
             blob = self.plan.blob
         else:

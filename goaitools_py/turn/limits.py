@@ -34,6 +34,7 @@ __all__ = [
     "check_queue",
     "check_size",
     "context_warnings",
+    "is_over_budget",
     "reached",
     "stop_at_limit",
     "written",
@@ -138,38 +139,41 @@ NOT_STORED: Final = frozenset({"extra_body", "extra_headers"})
 
 def check_budget(ledger: Ledger, model: str) -> None:
     """Raise `BudgetExceededError` if the conversation has reached a limit that it must not pass."""
-    limits = ledger.options.limits
-    if limits is None:
-        return
-    meta = ledger.state.meta
+    if ledger.options.limits is not None and (problem := _over_budget(ledger, model)):
+        ledger.leave_waiting()
+        raise ledger.error(BudgetExceededError, f"{problem}; nothing was sent", drop_input=True)
+
+
+def is_over_budget(ledger: Ledger, model: str) -> bool:
+    """True if `check_budget` would raise."""
+    return ledger.options.limits is not None and _over_budget(ledger, model) != ""
+
+
+def _over_budget(ledger: Ledger, model: str) -> str:
+    limits, meta = ledger.options.limits, ledger.state.meta
+    assert limits is not None
     spent, most = usage_of(meta.total).total_tokens, limits.conversation_max_tokens
     if most is not None and spent >= most:
-        raise _over_budget(ledger, f"this conversation has used {spent} tokens of its {most}")
+        return f"this conversation has used {spent} tokens of its {most}"
     if not limits.limits_cost:
-        return
+        return ""
     if not ledger.knows_price(model):
-        raise _over_budget(
-            ledger,
+        return (
             "there is a limit on costs, and no price is known for the model: pass prices=, or "
-            "pip install 'goaitools-py[prices]', or leave the limit out",
+            "pip install 'goaitools-py[prices]', or leave the limit out"
         )
     dollars = limits.conversation_max_cost_usd
     if dollars is None:
-        return
+        return ""
     cost = dollars_of(meta)
     if cost is None:
-        raise _over_budget(
-            ledger,
+        return (
             "there is a limit on the conversation's cost, and what it has cost so far is not known: some "
-            "calls were made without prices=",
+            "calls were made without prices="
         )
     if cost >= dollars:
-        raise _over_budget(ledger, f"this conversation has cost {cost} US dollars of its {dollars}")
-
-
-def _over_budget(ledger: Ledger, text: str) -> BudgetExceededError:
-    ledger.leave_waiting()
-    return ledger.error(BudgetExceededError, f"{text}; nothing was sent", drop_input=True)
+        return f"this conversation has cost {cost} US dollars of its {dollars}"
+    return ""
 
 
 def check_size(ledger: Ledger) -> Flow[None]:

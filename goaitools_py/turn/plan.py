@@ -161,8 +161,8 @@ class Plan(Value, frozen=True, kw_only=True):
             after its first, and before its end; see `Look`.
         fresh_own: The mark of the messages of a turn without a `turn_id` in the inbox of a shared
             conversation; "" for no mark. With a `turn_id` the mark is its digest.
-        marks_waiting: True if the turn marks the messages that wait when it begins: then they cannot be
-            withdrawn any more.
+        claim: The mark that the turn puts on waiting messages, so that they cannot be withdrawn while a model
+            reads them; "" for no mark.
     """
 
     _unshown = frozenset({"blob", "answers"})
@@ -196,7 +196,7 @@ class Plan(Value, frozen=True, kw_only=True):
     checkpoints: bool = False
     steers: bool = False
     fresh_own: str = ""
-    marks_waiting: bool = False
+    claim: str = ""
     dialect_of: Callable[[str], Dialect | None] = lambda wire: None
     translate: Translate = _untranslated
     stands_for: TurnError | None = None

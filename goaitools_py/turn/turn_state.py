@@ -229,6 +229,12 @@ class TurnState(Timing):
             if self.state is not before:
                 rewrite.told(before, self.state)
 
+    def release(self) -> None:
+        """Give back the claims of a turn that ends before a model has accepted a message: no request is under
+        way any more. An open turn keeps them: whoever goes on with it sends its messages."""
+        if self.plan.claim and self.state.open is None:
+            self.state = inbox.released(self.state)
+
     def drop_input(self) -> tuple[Message, ...]:
         """Take the messages that no model has accepted out of the state, and return them.
 
@@ -237,8 +243,8 @@ class TurnState(Timing):
         state = self.state
         if self._unedited is not None and state.open is None and self.given is not None:
             # The messages that waited before the edit wait in the old state, too.
-            known = self.given.inbox
-            own = tuple(item for item in state.inbox if not any(item is one for one in known))
+            known = set(map(id, self.given.inbox))
+            own = tuple([item for item in state.inbox if id(item) not in known])
             self.state, self._unedited = _with_spent(self._unedited, state.meta), None
             return inbox.inbox_messages(replace(state, inbox=own), self.dialect)
         if self.left_waiting is not None:
@@ -270,10 +276,17 @@ class TurnState(Timing):
         if self._others is None or self.left_waiting is self._others or self.has_ended:
             return False
         others = self._others.among(state.inbox)
-        if not others or (state.open is None and not inbox.asks(state, self._others, self.dialect)):
+        if not others:
+            return False
+        if state.open is None and not inbox.asks(self._others.besides(state.inbox), self.dialect):
             return False
         self.left_waiting = self._others
         return True
+
+    @property
+    def asks(self) -> bool:
+        """True if the next request has messages, and not only a context or the description of an answer."""
+        return inbox.asks(self.to_send(), self.dialect)
 
     def to_send(self) -> tuple[InboxItem, ...]:
         """The messages of the inbox that the next request carries."""
@@ -321,7 +334,7 @@ class TurnState(Timing):
         joined = with_arrived(state, base=base, theirs=theirs, codec=plan.codec, binding=self.options.binding)
         if joined is None:
             return None
-        joined = inbox.claimed(joined)
+        joined = inbox.claimed(joined, plan.claim)
         more = journal.unfinished(joined) * CALL_BYTES
         if self.room.problem(self.with_appended(joined), RESULTS, more=more) is not None:
             return None
@@ -330,7 +343,8 @@ class TurnState(Timing):
         except StateTooLargeError:
             return None
         # Their authors were told that they are stored: if the provider refuses them, they wait on.
-        fresh = [item for item in joined.inbox if not any(item is one for one in state.inbox)]
+        seen = set(map(id, state.inbox))
+        fresh = [item for item in joined.inbox if id(item) not in seen]
         ids = {row.id for row in joined.meta.turn} - {row.id for row in state.meta.turn}
         others = inbox.Others(
             items=(*(known.items if known is not None else ()), *fresh),

@@ -277,7 +277,7 @@ def with_speaker(message: Message) -> Message:
     """The message with its speaker's name before its text. The very message if it has no speaker."""
     if message.speaker is None:
         return message
-    first = 1 if is_context(message.parts[0]) else 0
+    first = 1 if message.parts and is_context(message.parts[0]) else 0
     block = BlockText(f"<app-speaker>{_escape(message.speaker, _ESCAPES)}</app-speaker>")
     return replace(message, parts=(*message.parts[:first], block, *message.parts[first:]))
 

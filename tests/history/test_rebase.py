@@ -25,7 +25,12 @@ from goaitools_py import (
 from goaitools_py.backends.base import BackendError
 from goaitools_py.base.values import replace
 from goaitools_py.compaction import MiddleOut
-from goaitools_py.history.additions import append_messages, claim_waiting, withdraw_message
+from goaitools_py.history.additions import (
+    append_messages,
+    claim_waiting,
+    update_state,
+    withdraw_message,
+)
 from goaitools_py.history.rebase import holds_state
 from goaitools_py.open_turn.inbox import released
 from goaitools_py.state.records import with_cut
@@ -459,7 +464,7 @@ def test_a_message_that_was_withdrawn_was_not_claimed(wire: str, base: bytes) ->
         now_ms=0,
         ids=["e1"],
     )
-    mine = claim_waiting(waits, **plain)
+    mine = claim_waiting(waits, "c1", **plain)
     gone = withdraw_message(waits, "e1", **plain)
     more = chat(wire).append_to_state(mine, event("Ada won."))
     answered = chat(wire, "Noted.").resume(more).state
@@ -503,7 +508,7 @@ def test_a_claim_that_came_beside_a_change_of_the_history_stays(wire: str, base:
         now_ms=0,
         ids=["e1"],
     )
-    claimed = claim_waiting(waits, **plain)
+    claimed = claim_waiting(waits, "c1", **plain)
     if change == "rewind":
         changed = rewind_state(waits)
     else:
@@ -526,6 +531,38 @@ def test_a_claim_that_came_beside_a_change_of_the_history_stays(wire: str, base:
     assert [item.is_taken for item in load_state(joined).inbox] == [False, False]
 
 
+def test_a_release_takes_no_other_claim_away(wire: str, base: bytes) -> None:
+    """A worker has lost its lease, another one has claimed the message, and the first one releases it."""
+    model = chat(wire)
+    plain: dict[str, Any] = {"codec": PLAIN, "binding": None}
+    own = append_messages(
+        base,
+        [event("It rains.")],
+        ScriptedBackend(wire=wire).dialect,
+        **plain,
+        min_revision=None,
+        fresh_id="",
+        now_ms=0,
+        ids=["e1"],
+    )
+    first = claim_waiting(own, "c1", **plain)
+    mine = dump_state(released(load_state(first)))
+    second = claim_waiting(model.append_to_state(first, event("Ada won.")), "c2", **plain)
+    renamed = update_state(first, title="Rain")
+    more = model.append_to_state(model.append_to_state(first, event("Ada won.")), event("Bob won."))
+
+    claims = {
+        name: [item.claim for item in load_state(rebase_state(mine, base=first, theirs=theirs)).inbox]
+        for name, theirs in (("second", second), ("renamed", renamed), ("more", more))
+    }
+
+    assert claims == {"second": ["c2", ""], "renamed": [""], "more": ["", "", ""]}
+    assert holds_state(mine, mine, base=first)
+    for holds in (first, renamed, more):
+        assert not holds_state(holds, mine, base=first)
+    assert holds_state(model.append_to_state(mine, event("Bob won.")), mine, base=first)
+
+
 @pytest.mark.parametrize("is_cut", [False, True], ids=["live", "cut"])
 @pytest.mark.parametrize("event_id", [None, "rain"])
 def test_a_message_that_was_answered_was_not_withdrawn(
@@ -546,7 +583,7 @@ def test_a_message_that_was_answered_was_not_withdrawn(
         )
         (waiting,) = load_state(waits).inbox
         mine = withdraw_message(waits, waiting.id, **plain)
-        claimed = claim_waiting(waits, **plain)
+        claimed = claim_waiting(waits, "c1", **plain)
         model = chat(wire, "Noted.", "And noted.", "Once more.")
         answered = model.resume(claimed).state
         later = model.chat_with_state(answered, user="More?").state

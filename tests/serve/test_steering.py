@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import AsyncChat, tool
+from goaitools_py import AsyncChat, Chat, tool, user
 from goaitools_py.backends.base import BackendError
 from goaitools_py.serve import MemoryRelay, ServeLimits, serve
-from goaitools_py.stores import AsyncMemoryStore
+from goaitools_py.states import read_history
+from goaitools_py.stores import AsyncMemoryStore, MemoryStore
 from goaitools_py.testing import Calls, ScriptedBackend
 
 from ._relays import relays
@@ -308,6 +309,77 @@ async def test_a_server_that_stops_loses_no_message() -> None:
         answer_again = (await after.ask("POST", TURNS, said("And?", "m2")))[1]
     assert answer_again["text"]
     assert await users(after) == ["Hello", "And?"]
+
+
+def row_of_a_turn_that_was_over(wire: str) -> bytes:
+    """Of a process that died behind the claim of a message that came at the end of its turn."""
+    store, rows = MemoryStore(), list[bytes]()
+    other = Chat(ScriptedBackend(wire=wire)).conversation(store, "ada/hall", gate="steer")
+
+    def first(_: Any) -> str:
+        other.append(user("Late."))
+        return "First."
+
+    def second(_: Any) -> str:
+        found = store.load("ada/hall")
+        rows.append(b"" if found is None else found.blob)
+        return "Second."
+
+    with Chat(ScriptedBackend(first, second, wire=wire)) as chat:
+        chat.conversation(store, "ada/hall", gate="steer").send("Hello", turn_id="m1")
+    return rows[0]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("failure", [REFUSED, None], ids=["refused", "answered"])
+@asynchronous
+async def test_a_reply_that_is_stored_is_streamed_once(wire: str, failure: Any) -> None:
+    """The message is posted again after a crash: its stream has the stored reply, and what comes after it."""
+    store = AsyncMemoryStore()
+    await store.save("ada/hall", await asyncio.to_thread(row_of_a_turn_that_was_over, wire), expected=None)
+    world = world_of(backend=ScriptedBackend(failure or "Second.", wire=wire), store=store)
+    async with world.app.running():
+        events = await streamed(world, said())
+    texts = [data["text"] for name, data in events if name == "text"]
+    assert "".join(texts) == ("First." if failure else "First.Second.")
+    assert events[-1][1]["text"] == ("First." if failure else "Second.")
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@asynchronous
+async def test_a_stop_before_the_call_for_late_messages_is_kept(wire: str) -> None:
+    """It comes from another worker when the turn has claimed them. Nobody asks for a reply to them."""
+
+    class Stopping(AsyncMemoryStore):
+        async def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
+            version = await super().save(key, blob, expected=expected)
+            if not stops and any(m.text == "First." for m in read_history(blob).all_messages()):
+                stops.append(asyncio.create_task(twin.ask("DELETE", CURRENT)))
+                while not (stops[0].done() or await self.stop_requested(key)):
+                    await asyncio.sleep(0.005)
+            return version
+
+    stops: list[asyncio.Task[Any]] = []
+    senders: list[asyncio.Task[Any]] = []
+    backend = ScriptedBackend("First.", "To late.", wire=wire)
+    world = world_of(backend=backend, store=Stopping())
+    twin = world_of(backend=ScriptedBackend(wire=wire), store=world.store)
+    ask = backend.asend
+
+    async def asend(request: Any) -> Any:
+        if not senders:
+            senders.append(asyncio.create_task(world.ask("POST", TURNS, said("Late.", "m2"))))
+            await waiting(world, "Late.")
+        return await ask(request)
+
+    backend.asend = asend  # type: ignore[method-assign]
+    async with world.app.running():
+        first = (await world.ask("POST", TURNS, said()))[1]
+        second = (await senders[0])[1]
+        assert (await stops[0])[1] == {"stopped": True}
+        assert (first["status"], second["status"]) == ("stopped", "stopped")
+        assert len(backend.requests) == 1
+        assert (await world.ask("GET", HALL))[1]["turn_status"] == "stopped"
 
 
 def test_what_the_gate_needs() -> None:

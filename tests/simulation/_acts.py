@@ -225,7 +225,9 @@ class Desk:
     ) -> KeptTurn:
         deps = Teller(self._bank, worker.act.key)
         work, _ = kept._work(text, None, {"deps": deps, **fields}, **how)
-        work._plan = replace(work._plan, new_id=worker.new_id, outages=self._outages)
+        # Copies of a process have one claim.
+        claim = worker.name if work._plan.claim else ""
+        work._plan = replace(work._plan, new_id=worker.new_id, claim=claim, outages=self._outages)
         return work
 
     def _conversation(self, worker: Worker) -> Conversation:

@@ -76,7 +76,7 @@ def _started_first(start: Any) -> Any:
 
 
 def _of_claimed(withdraw: Any) -> Any:
-    return lambda state, id: withdraw(released(state), id)
+    return lambda state, id, **how: withdraw(released(state), id, **how)
 
 
 def _yes(_: Any) -> Any:

@@ -132,7 +132,7 @@ class Promises:
         self._copied: set[str] = set()
         self._resumed: defaultdict[int, set[str]] = defaultdict(set)
         self._killed: set[int] = set()
-        self._claimed: dict[bytes, int] = {}
+        self._claimed: defaultdict[bytes, set[int]] = defaultdict(set)
         self._freed: set[str] = set()
         self._said_anew: set[str] = set()
         self._deletions: Counter[str] = Counter()
@@ -199,16 +199,17 @@ class Promises:
         """Note which messages a turn has claimed, and which it has left waiting after a refusal.
 
         A request that had one of those, and no reply, does not count: no turn goes on from it. If a turn of
-        another worker had claimed it, and that worker has lost its lease, it may send the message later.
+        another worker had claimed it, and that worker has lost its lease, it may send the message later. So
+        may a copy of a process that gave up.
         """
-        before = {item.marked(False): item.is_taken for item in self._inbox(save.before)}
+        before = {item.claimed(""): item.claim for item in self._inbox(save.before)}
         for item in self._inbox(save.after):
-            was_taken = before.get(item.marked(False))
-            if item.is_taken and not was_taken:
-                self._claimed[item.entry] = act.id
-            elif was_taken and not item.is_taken:
+            was = before.get(item.claimed(""), "")
+            if item.claim and item.claim != was:
+                self._claimed[item.entry].add(act.id)
+            elif was and not item.claim:
                 self._sent[save.key].difference_update(_marks(item.entry))
-                if self._claimed.get(item.entry) != act.id:
+                if self._claimed[item.entry] - {act.id} or f"m{act.id}" in self._copied:
                     self._freed.update(_marks(item.entry))
 
     def _inbox(self, blob: bytes) -> tuple[InboxItem, ...]:

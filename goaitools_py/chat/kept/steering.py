@@ -251,27 +251,28 @@ class Steering:
             return True
         plan = self.plan
         key = turn_ids.key_of(plan.options.turn_id or "", plan.dialect.entries(plan.messages))
-        is_back = yield from withdraw_flow(self._row.settings, key.id)
+        is_back = yield from _withdrawn(Row(self._row.settings), key.id, is_turn=True)
         self.has_begun = False
         return is_back
 
 
 def withdraw_flow(settings: RowSettings, id: str, *, listening: bool = False) -> Flow[bool]:
     """Take a waiting message back. False if no waiting message has this id, or if a turn has claimed it."""
-    return _withdrawn(Row(settings), id, listening)
+    return _withdrawn(Row(settings), id, listening=listening)
 
 
 def withdrawing(id: str, *, listening: bool = False) -> Callable[[Row], Flow[bool]]:
     """As `withdraw_flow`, in a row with a lease."""
-    return lambda row: _withdrawn(row, id, listening)
+    return lambda row: _withdrawn(row, id, listening=listening)
 
 
-def _withdrawn(row: Row, id: str, listening: bool) -> Flow[bool]:
+def _withdrawn(row: Row, id: str, *, listening: bool = False, is_turn: bool = False) -> Flow[bool]:
     settings = row.settings
+    kept = {"codec": settings.codec, "binding": settings.binding}
     for left in range(_TRIES, -1, -1):
         yield from row.load()
         shorter = yield from computed(
-            partial(withdraw_message, row.stored, id, codec=settings.codec, binding=settings.binding),
+            partial(withdraw_message, row.stored, id, is_turn=is_turn, **kept),
             is_long=may_take_long(row.stored),
         )
         if shorter == row.stored:

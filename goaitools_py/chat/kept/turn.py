@@ -89,7 +89,7 @@ class KeptTurn:
             titles=settings.auto_title,
             in_parts=settings.in_parts,
             steers=steers,
-            marks_waiting=settings.marks_waiting,
+            claim=digest8(plan.new_id()) if settings.marks_waiting else "",
             # A fallback goes on with the messages in the inbox, and has to know them.
             fresh_own=digest8(plan.new_id()) if plan.fallbacks and plan.messages else "",
         )
@@ -305,7 +305,7 @@ class KeptTurn:
         if self._has_called:
             return False
         # In a resume that has claimed messages, one of them may have been withdrawn since the load.
-        claims = self._plan.marks_waiting and engine.has_claimed
+        claims = self._plan.claim != "" and engine.has_claimed
         if is_checkpoint:
             return (claims or not self._plan.resume) and not engine.is_over and not self._has_saved
         return type(effect) is CallModel or (type(effect) is CallTool and claims)
@@ -320,11 +320,11 @@ class KeptTurn:
         if engine.is_only_asked:
             # The stored history stays until the provider takes the new message.
             yield from self._keep_branch()
-            if self._plan.marks_waiting and engine.has_claimed and self._row.mine == self._given:
-                settings = self._row.settings
+            claim, settings = self._plan.claim, self._row.settings
+            if claim and engine.has_claimed and self._row.mine == self._given:
                 # Only with their marks: else a message could be withdrawn while the model reads it.
                 yield from self._save_first(
-                    claim_waiting(self._given, codec=settings.codec, binding=settings.binding)
+                    claim_waiting(self._given, claim, codec=settings.codec, binding=settings.binding)
                 )
             return
         if self._has_saved:  # a tool may have run, so the turn cannot begin anew
@@ -334,7 +334,7 @@ class KeptTurn:
             first = engine.snapshot()
         elif type(effect) is Checkpoint:
             first = effect.blob  # the turn continues another worker's turn, and claims its calls
-        elif self._plan.marks_waiting and engine.has_claimed:
+        elif self._plan.claim and engine.has_claimed:
             self._known = len(self._appended)
             first = engine.snapshot()
         else:
@@ -620,6 +620,7 @@ class KeptTurn:
         if self._is_repeat:
             yield from self._append_behind()
             return
+        engine.release()
         new = engine.snapshot()
         # A save that adds nothing would only make other workers rebase.
         if new == self._row.mine or new == self._given:

@@ -1,0 +1,291 @@
+"""Turns that a process left behind their last reply: whoever goes on with one does not pay for it again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from goaitools_py import Chat, Limits, ProviderRejectedError, TurnInProgressError, event
+from goaitools_py.backends.base import BackendError, ModelRequest
+from goaitools_py.output import Output
+from goaitools_py.states import (
+    convert_state,
+    export_state,
+    import_state,
+    inspect_state,
+    read_history,
+    redact_state,
+    state_messages,
+)
+from goaitools_py.stores import MemoryStore
+from goaitools_py.testing import ScriptedBackend, check_history
+from goaitools_py.types.events import TextDelta
+
+from .conftest import FaultyStore, LeasingStore, Threads, blob_in, said
+
+WIRES = ("openai", "openai-responses", "anthropic")
+REFUSED = BackendError("no", status=400, body=b'{"error": {"message": "no"}}')
+DOWN = BackendError("down", status=503)
+TYPED: dict[str, Any] = {"output_type": Output(dict[str, int], mode="prompt")}
+FIRST = '{"value": 1}'
+
+
+@pytest.fixture(params=WIRES)
+def wire(request: pytest.FixtureRequest) -> str:
+    """Each test that asks for it runs over every provider API."""
+    return str(request.param)
+
+
+@pytest.fixture(params=["plain", "typed"])
+def asked(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """A turn without a type of its answer, and one with a type."""
+    return TYPED if request.param == "typed" else {}
+
+
+def then(act: Callable[[], Any], answer: Any) -> Callable[[ModelRequest], Any]:
+    """A step of a script: somebody acts while the model answers."""
+
+    def step(_: ModelRequest) -> Any:
+        act()
+        return answer
+
+    return step
+
+
+def put(store: Any, row: bytes) -> Any:
+    """The store with a row as its only one."""
+    store.inner.save("ada", row, expected=None)
+    return store
+
+
+def over(wire: str, options: dict[str, Any], *, brings: str = "event") -> bytes:
+    """The row of a turn that was over when "Late." came, and whose process died before it sent that.
+
+    `brings`: "event": an application has put it in; "sender": a steering send, whose turn is m-2.
+    """
+    store, rows, senders = MemoryStore(), list[bytes](), list[Any]()
+    other = Chat(ScriptedBackend(wire=wire)).conversation(store, "ada", gate="steer")
+
+    def late() -> None:
+        if brings == "event":
+            other.append(event("Late."))
+            return
+        senders.append(other.start("Late.", turn_id="m-2"))
+        next(iter(senders[0]))
+
+    script = (then(late, FIRST), then(lambda: rows.append(blob_in(store)), '{"value": 2}'))
+    with Chat(ScriptedBackend(*script, wire=wire)) as chat:
+        chat.conversation(store, "ada", gate="steer").send("Hello.", turn_id="m-1", **options)
+    for sender in senders:
+        sender.cancel()
+    return rows[0]
+
+
+def unchecked(wire: str) -> bytes:
+    """The row of a typed turn whose process died when its answer was saved, and not checked."""
+
+    class Rows(FaultyStore):
+        def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
+            rows.append(blob)
+            return super().save(key, blob, expected=expected)
+
+    rows: list[bytes] = []
+    backend = ScriptedBackend(FIRST, wire=wire)
+    Chat(backend).conversation(Rows(), "ada", save="checkpoint").send("Hello.", turn_id="m-1", **TYPED)
+    (row,) = [one for one in rows if FIRST in said(one) and inspect_state(one).status == "in_progress"]
+    return row
+
+
+def spoken(blob: bytes) -> list[str]:
+    """The texts of a state, without the description of an answer."""
+    return [text for text in said(blob) if "JSON Schema" not in text]
+
+
+# ------------------------------------------------------------------------------- messages at a turn's end
+
+
+@pytest.mark.parametrize("failure", [REFUSED, DOWN], ids=["refused", "down"])
+@pytest.mark.parametrize("resumes", [True, False], ids=["resume", "again"])
+def test_what_came_is_refused_or_finds_no_provider(
+    kept: Threads, leasing: LeasingStore, wire: str, asked: Any, failure: Any, resumes: bool
+) -> None:
+    """It waits on. The turn has the reply that it had, also as a value and as events."""
+    backend, events = ScriptedBackend(failure, wire=wire, max_retries=0), list[Any]()
+    chat = {"on_event": events.append}
+    conversation = kept(backend, put(leasing, over(wire, asked)), chat=chat, gate="steer")
+
+    send = (
+        conversation.resume if resumes else lambda **more: conversation.send("Hello.", turn_id="m-1", **more)
+    )
+    result = send(**asked)
+
+    assert (result.text, result.status) == (FIRST, "complete")
+    assert result.output == ({"value": 1} if asked else None)
+    assert [one.code for one in result.warnings] == ["left_waiting"]
+    assert [one.text for one in events if isinstance(one, TextDelta)] == [FIRST]
+    assert len(backend.requests) == 1
+    assert spoken(result.state) == ["Hello.", FIRST, "Late."]
+    assert check_history(wire, state_messages(result.state)) == []
+
+
+@pytest.mark.parametrize("context", [None, "It snows."])
+def test_what_came_is_gone(
+    kept: Threads, leasing: LeasingStore, wire: str, asked: Any, context: str | None
+) -> None:
+    """It was refused to its sender. Neither a context nor the description of an answer asks for a reply."""
+    leasing = put(leasing, over(wire, asked, brings="sender"))
+    with pytest.raises(ProviderRejectedError):
+        Chat(ScriptedBackend(REFUSED, wire=wire)).conversation(leasing.inner, "ada", gate="steer").send(
+            "Late.", turn_id="m-2"
+        )
+    backend = ScriptedBackend(wire=wire)
+
+    result = kept(backend, leasing, gate="steer").resume(context=context, **asked)
+
+    assert (result.text, result.status, backend.requests) == (FIRST, "complete", [])
+    assert result.output == ({"value": 1} if asked else None)
+    assert spoken(result.state)[:2] == ["Hello.", FIRST]
+
+
+def test_more_may_not_be_spent(kept: Threads, leasing: LeasingStore, wire: str, asked: Any) -> None:
+    """The conversation's budget is used up: the reply is there, and what came waits."""
+    chat = {"limits": Limits(conversation_max_tokens=1)}
+    backend = ScriptedBackend(wire=wire)
+    row = over(wire, asked)
+    assert inspect_state(row).total_usage.total_tokens > 1
+
+    result = kept(backend, put(leasing, row), chat=chat, gate="steer").send("Hello.", turn_id="m-1", **asked)
+
+    assert (result.text, result.status, backend.requests) == (FIRST, "complete", [])
+    assert inspect_state(result.state).waiting_messages == 1
+
+
+def test_a_budget_ends_a_turn_that_steers(kept: Threads, leasing: LeasingStore, wire: str, save: str) -> None:
+    """It is looked at before new messages are taken in, as before a turn of their own."""
+    other = Chat(ScriptedBackend(wire=wire)).conversation(leasing.inner, "ada", gate="steer")
+    backend = ScriptedBackend(then(lambda: other.append(event("Late.")), "First."), wire=wire)
+    chat = {"limits": Limits(conversation_max_tokens=1)}
+
+    result = kept(backend, leasing, chat=chat, save=save, gate="steer").send("Hello.")
+
+    assert (result.text, result.status) == ("First.", "complete")
+    assert inspect_state(result.state).waiting_messages == 1
+
+
+def test_the_reply_is_sent_to_who_said_the_message(
+    kept: Threads, leasing: LeasingStore, wire: str, asked: Any
+) -> None:
+    """The message that came at the end is delivered again: the turn goes on for it, and keeps its reply."""
+    backend = ScriptedBackend('{"value": 2}', wire=wire)
+    conversation = kept(backend, put(leasing, over(wire, asked, brings="sender")), gate="steer")
+
+    result = conversation.send("Late.", turn_id="m-2", **asked)
+
+    assert result.text == '{"value": 2}'
+    assert spoken(result.state) == ["Hello.", FIRST, "Late.", '{"value": 2}']
+    assert check_history(wire, state_messages(result.state)) == []
+
+
+@pytest.mark.parametrize("change", ["", "redact", "convert", "export"])
+def test_a_message_has_its_reply_though_a_later_one_has_none(
+    kept: Threads, leasing: LeasingStore, wire: str, save: str, change: str
+) -> None:
+    """The call for what came at the end broke off, and a newer message closed the turn. The first message is
+    delivered again: it has the reply that it had. The late one has none yet."""
+    senders: list[Any] = []
+
+    def late() -> None:
+        other = Chat(ScriptedBackend(wire=wire)).conversation(leasing.inner, "ada", gate="steer")
+        senders.append(other.start("Late.", turn_id="m-2"))
+        next(iter(senders[0]))
+
+    backend = ScriptedBackend(then(late, "First."), "A long second reply.", wire=wire)
+    turn = kept(backend, leasing, save=save, gate="steer").start("Hello.", turn_id="m-1")
+    for one in turn:
+        if isinstance(one, TextDelta) and not one.text.startswith("F"):
+            break
+    turn.cancel()
+    senders[0].cancel()
+    row = blob_in(leasing)
+    if change == "redact":
+        row = redact_state(row, "Late", "Tardy").state
+    elif change == "convert":
+        wire = WIRES[(WIRES.index(wire) + 1) % 3]
+        row = convert_state(row, wire).state
+    elif change == "export":
+        row = import_state(export_state(row))
+    backend = ScriptedBackend("To new.", "To late.", wire=wire)
+    conversation = kept(backend, put(LeasingStore(), row), gate="steer")
+    conversation.send("New.", turn_id="m-3")
+
+    first = conversation.send("Hello.", turn_id="m-1")
+    second = conversation.send("Late.", turn_id="m-2")
+
+    assert (first.text, first.status, first.duplicate) == ("First.", "complete", True)
+    assert (second.text, second.duplicate) == ("To late.", False)
+    assert read_history(second.state).turns[0].status == "interrupted"
+    assert check_history(wire, state_messages(second.state)) == []
+
+
+# ---------------------------------------------------------------------------- answers that no one has checked
+
+
+@pytest.mark.parametrize("came", ["nothing", "an event", "a context"])
+@pytest.mark.parametrize("resumes", [True, False], ids=["resume", "again"])
+def test_a_stored_answer_is_checked_and_not_paid_again(
+    kept: Threads, leasing: LeasingStore, wire: str, came: str, resumes: bool
+) -> None:
+    """Whatever has come since: it waits behind the turn."""
+    leasing = put(leasing, unchecked(wire))
+    if came == "an event":
+        Chat(ScriptedBackend(wire=wire)).conversation(leasing.inner, "ada").append(event("Ada won."))
+    backend = ScriptedBackend(wire=wire)
+    conversation = kept(backend, leasing)
+    context = {"context": "It snows."} if came == "a context" else {}
+
+    send = (
+        conversation.resume if resumes else lambda **more: conversation.send("Hello.", turn_id="m-1", **more)
+    )
+    result = send(**TYPED, **context)
+
+    assert (result.output, result.status, backend.requests) == ({"value": 1}, "complete", [])
+    assert [text for text in spoken(result.state) if text in ("Hello.", FIRST)] == ["Hello.", FIRST]
+    assert inspect_state(result.state).waiting_messages == (came == "an event") + (bool(context) and resumes)
+
+
+def test_a_stored_answer_that_does_not_fit_is_asked_for_again(
+    kept: Threads, leasing: LeasingStore, wire: str
+) -> None:
+    """The type has changed since. The model is told the problem, and what came is sent, too."""
+    leasing = put(leasing, unchecked(wire))
+    Chat(ScriptedBackend(wire=wire)).conversation(leasing.inner, "ada").append(event("Ada won."))
+    backend = ScriptedBackend('{"value": "one"}', wire=wire)
+
+    result = kept(backend, leasing).resume(output_type=Output(dict[str, str], mode="prompt"))
+
+    assert result.output == {"value": "one"}
+    assert "Ada won." in said(result.state)
+    assert check_history(wire, state_messages(result.state)) == []
+
+
+# ------------------------------------------------------------------------------------- ids, and odd messages
+
+
+def test_an_event_may_have_the_id_of_a_turn(
+    kept: Threads, leasing: LeasingStore, wire: str, save: str
+) -> None:
+    """A send that gives up takes its own message back, and a turn that failed is not another one."""
+    other = Chat(ScriptedBackend(wire=wire)).conversation(leasing.inner, "ada", gate="steer")
+
+    def late() -> None:
+        other.append(event("It rains.", id="42"))
+        with pytest.raises(TurnInProgressError):
+            other.send("Too late?", turn_id="42", timeout=0.001)
+
+    backend = ScriptedBackend(then(late, "First."), "Second.", wire=wire)
+
+    result = kept(backend, leasing, save=save, gate="steer").send("Hello.", turn_id="1")
+
+    assert said(result.state) == ["Hello.", "First.", "It rains.", "Second."]
