@@ -8,8 +8,7 @@ a store, a model, or the format of a record of the archive.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -18,14 +17,15 @@ from ..backends.base import Dialect
 from ..backends.dialects import dialect_for
 from ..backends.read_entries import read_entries
 from ..base.values import replace
+from ..open_turn.inbox import FORMAT
 from ..open_turn.meter import count_entries, gauge_of, unanchored
-from ..open_turn.turn_ids import TURN_IDS_FACT, with_texts
+from ..open_turn.turn_ids import TURN_IDS_FACT, UNANSWERED, with_texts
 from ..state.closed_turns import ClosedTurn, has_gap, numbers_of, with_numbers
 from ..state.codec import PLAIN, Codec
-from ..state.letters import ASSISTANT, GIVEN, USER
+from ..state.letters import EVENT, SYSTEM, USER, Mark
 from ..state.media_rows import results_of, with_results
 from ..state.parts import ARCHIVE
-from ..state.records import InboxItem, RingRow, TurnIdRow, cut_facts, digest8, fresh_id, with_cut
+from ..state.records import IDS_KEPT, InboxItem, TurnIdRow, cut_facts, digest8, fresh_id, with_cut
 from ..state.row_codec import bounded, inbox_facts
 from ..state.state import (
     ConversationState,
@@ -38,8 +38,19 @@ from ..state.state import (
 )
 from ..types.errors import EditError
 from ..types.options import check_options
-from ..types.render import BlockText
 from .archive_reading import is_undoable, newest_cut, undoable, undone
+from .message_places import (
+    Place,
+    begin_of,
+    given_end,
+    ids_of,
+    in_waiting,
+    owners_in,
+    place_of,
+    turn_at,
+    waiting_letters,
+    waiting_rows,
+)
 from .rewrite.repair import REPAIRED, checked
 from .rewrite.rewritten import UNSIGNED, unsigned_turns, with_unique_calls
 
@@ -108,14 +119,6 @@ def rewind_state(
     return _next(blob, _without_newest(state, left, dialect, is_unbound=is_unbound), codec, binding)
 
 
-class _Place(NamedTuple):
-    """The place of a message: `turns`, the number of newest turns that go with it, and `before`, the messages
-    of the user in front of it, in its turn or among those that wait, which stay."""
-
-    turns: int
-    before: int
-
-
 def before_message(
     state: ConversationState, edit: int | str, dialect: Dialect, *, codec: Codec = PLAIN, binding: Any = None
 ) -> ConversationState:
@@ -138,7 +141,7 @@ def before_message(
     is_unbound = False
     while True:
         there = _since_cut(state) + (state.open is not None)
-        place = _place_of(state, edit, dialect)
+        place = place_of(state, edit, dialect)
         if place is not None and place.turns <= there:
             break
         behind = state if not there else _without_newest(state, there, dialect)
@@ -146,180 +149,148 @@ def before_message(
             raise EditError(_why_no_edit(state, is_found=place is not None))
         state = undone(behind, codec, binding)
         is_unbound = state.meta.unbound
+    if not place.turns:
+        return _without_waiting(state, place.at, dialect)
     left = _left_waiting(state, place, dialect)
-    ids = {row.id for row in left.rows}
-    if place.turns:
-        state = _without_newest(state, place.turns, dialect, is_unbound=is_unbound)
+    state = _without_newest(state, place.turns, dialect, is_unbound=is_unbound)
+    kept = ids_of(closed_turns(state))
+    # An id that waits again has no reply any more. If an earlier turn has its message, that turn had none.
+    ring = [
+        row._replace(status=UNANSWERED, text="") if row.id in left.again else row
+        for row in state.meta.ring
+        if row.id not in left.again or row.id in kept
+    ]
     meta = msgspec.structs.replace(
         state.meta,
         turn=left.rows,
-        ring=tuple(row for row in state.meta.ring if row.id not in ids),
+        ring=tuple(ring),
+        events=_events_without(state, left.items),
         context="",
-        said={},
+        said=left.said,
         status="complete",
     )
     return replace(state, meta=meta, inbox=left.items)
 
 
+def _without_waiting(state: ConversationState, begin: int, dialect: Dialect) -> ConversationState:
+    """The state without a message that waits, and without what was said after it. An open turn stays."""
+    meta, letters = state.meta, waiting_letters(state)
+    owners = in_waiting(state, dialect)
+    known = {owner: begin_of(owner, owners, letters) for owner in owners if owner}
+    own = owners[begin]
+    gone = {
+        id
+        for id, at in known.items()
+        if at is not None and at >= begin and (letters[at] == USER or id == own)
+    }
+    items = tuple(
+        item
+        for at, item in enumerate(state.inbox)
+        if owners[at] not in gone and (at < begin or (at > begin and item.letter in _STAYING))
+    )
+    accepted = state.open.facts.get(TURN_IDS_FACT, ()) if state.open is not None else ()
+    rows = tuple(row for row in meta.turn if row.id not in gone or row.id in accepted)
+    meta = msgspec.structs.replace(
+        meta,
+        turn=rows,
+        events=_events_without(state, items),
+        context="",  # it may have gone with the message
+        said=meta.said if any(item.letter not in _STAYING for item in items) else {},
+    )
+    return replace(state, meta=meta, inbox=items)
+
+
+_STAYING: Final = frozenset({EVENT, SYSTEM})
+"""The letters of messages that wait on after an edit: the application has said them, and no user."""
+
+
+def _events_without(state: ConversationState, items: Sequence[InboxItem]) -> tuple[str, ...]:
+    """The marks of the events that the state has seen, without events that no longer wait: these may come
+    again."""
+    gone = {item.event for item in state.inbox} - {item.event for item in items}
+    return tuple(mark for mark in state.meta.events if mark not in gone)
+
+
 class _Left(NamedTuple):
+    """What waits after an edit. `again`: the turn ids of messages that had been read and wait again. `said`:
+    the metadata that came with the messages."""
+
     items: tuple[InboxItem, ...]
     rows: tuple[TurnIdRow, ...]
+    again: frozenset[str]
+    said: Mapping[str, str]
 
 
-def _left_waiting(state: ConversationState, place: _Place, dialect: Dialect) -> _Left:
-    """The inbox after an edit: messages from before the edited one, in its turn, and events that wait."""
-    events = tuple(item for item in state.inbox if item.letter != USER)
-    if not place.turns:  # the message waits itself
-        first = [at for at, item in enumerate(state.inbox) if item.letter == USER][: place.before]
-        items = tuple(item for at, item in enumerate(state.inbox) if item.letter != USER or at in first)
-        places = _waiting_at(state, dialect)
-        return _Left(items, tuple(row for row in _waiting_rows(state) if places[row.id] < place.before))
-    turn = _turn_at(state, place.turns)
-    if turn.letters.partition(ASSISTANT)[0].count(USER) <= place.before and USER in turn.letters:
+def _left_waiting(state: ConversationState, place: Place, dialect: Dialect) -> _Left:
+    """What waits after the edit of a message that is in a turn: messages from before it, in the same turn,
+    and events that wait."""
+    turn = turn_at(state, place.turns)
+    end = given_end(turn.letters)
+    if place.at > end or (place.at == end and USER in turn.letters):
         raise EditError(
             "the model had replied in this turn before the message was said, so it cannot be replaced alone: "
             "edit the first message of the turn"
         )
+    owners = owners_in(state, place.turns, dialect)
     ids = turn.record.facts.get(TURN_IDS_FACT, ())
-    marks = next((one.marks for one in turn.record.iterations), {})
-    kept: list[InboxItem] = []
-    said = 0
-    for at, (entry, letter) in enumerate(zip(turn.entries, turn.letters, strict=True)):
-        if letter == ASSISTANT or (letter == USER and said == place.before):
-            break
-        speaker, pinned = marks.get(at, (None, None))
-        said += letter == USER
-        more = inbox_facts(speaker, pinned)
-        kept.append(InboxItem(entry=entry, letter=letter, more=more))
-    rows: list[TurnIdRow | RingRow] = [*state.meta.turn, *state.meta.ring]
-    places = _said_in(state, turn, dialect)
-    rows = [row for row in rows if row.id in ids and places[row.id] < place.before]
-    return _Left((*kept, *events), tuple(TurnIdRow(row.id, row.said, row.more) for row in rows))
+    begins = {id: begin_of(id, owners, turn.letters) for id in ids}
+    own = next((id for id, at in begins.items() if at == place.at), "")
+    again = [id for id, at in begins.items() if at is not None and at < place.at]
+    kept = _as_waiting(state, turn, place.at, owners, again, own, dialect)
+    removed = [turn_at(state, turns) for turns in range(1, place.turns + 1)]
+    waiting = in_waiting(state, dialect)
+    gone = ids_of(removed).difference(again)
+    gone |= {waiting[at] for at, item in enumerate(state.inbox) if item.letter not in _STAYING} - {""}
+    events = [
+        item for at, item in enumerate(state.inbox) if item.letter in _STAYING and waiting[at] not in gone
+    ]
+    known = {row.id: TurnIdRow(row.id, row.said, row.more) for row in state.meta.ring}
+    known.update({row.id: row for row in state.meta.turn})
+    rows = [known[id] for id in again if id in known]
+    rows += [row for row in waiting_rows(state) if row.id not in gone and row.id not in again]
+    said = turn.record.facts.get("metadata", {}) if any(item.letter == USER for item in kept) else {}
+    return _Left((*kept, *events), tuple(rows[-IDS_KEPT:]), frozenset(again), said)
 
 
-def _turn_at(state: ConversationState, turns: int) -> ClosedTurn:
-    """The oldest of so many newest turns."""
-    opened = state.open
-    if opened is not None and turns == 1:
-        return opened.closed()
-    return closed_turns(state)[-(turns - (opened is not None))]
+def _as_waiting(
+    state: ConversationState,
+    turn: ClosedTurn,
+    end: int,
+    owners: Sequence[str],
+    again: Collection[str],
+    own: str,
+    dialect: Dialect,
+) -> list[InboxItem]:
+    """The first messages of a turn as messages that wait, with their marks.
 
-
-def _waiting_rows(state: ConversationState) -> tuple[TurnIdRow, ...]:
-    """The turn ids of the messages that wait."""
-    accepted = state.open.facts.get(TURN_IDS_FACT, ()) if state.open is not None else ()
-    return tuple(row for row in state.meta.turn if row.id not in accepted)
-
-
-def _place_of(state: ConversationState, edit: int | str, dialect: Dialect) -> _Place | None:
-    """Find a message of the user; None if it is not in this history."""
-    closed, is_open = closed_turns(state), state.open is not None
-    waiting = sum(item.letter == USER for item in state.inbox)
-    number, before = edit if isinstance(edit, int) else None, 0
-    if isinstance(edit, str) and (named := _named(state, edit)) is not None:
-        if named[0] is None:  # a message that waits, by its place in the inbox
-            items = state.inbox[: named[1]]
-            is_said = len(items) == named[1] and items[-1].letter == USER
-            return _Place(0, sum(item.letter == USER for item in items) - 1) if is_said else None
-        number, before = named
-        if number not in (state.meta.processed + 1, *numbers_of([turn.record for turn in closed])):
-            number = None  # a `turn_id` may look like an id that is shown
-    if number is not None:
-        if number == state.meta.processed + 1:
-            if is_open:
-                return _Place(1, before) if _has_message(state, 1, before) else None
-            return _Place(0, before) if waiting > before else None
-        numbers = numbers_of([turn.record for turn in closed])
-        if number < 1 or number not in numbers:
-            return None
-        turns = len(closed) - numbers.index(number) + is_open
-        return _Place(turns, before) if _has_message(state, turns, before) else None
-    digest = digest8(str(edit))
-    if digest in (at := _waiting_at(state, dialect)):
-        return _Place(0, at[digest])
-    for turns in range(1, len(closed) + is_open + 1):
-        turn = _turn_at(state, turns)
-        if digest in turn.record.facts.get(TURN_IDS_FACT, ()):
-            return _Place(turns, _said_in(state, turn, dialect)[digest])
-    return None
-
-
-def _waiting_at(state: ConversationState, dialect: Dialect) -> dict[str, int]:
-    """As `_said_at`, for the turn ids of the messages that wait."""
-    given = [(item.entry, item.letter) for item in state.inbox]
-    return _said_at(state, [row.id for row in _waiting_rows(state)], given, dialect)
-
-
-def _said_in(state: ConversationState, turn: ClosedTurn, dialect: Dialect) -> dict[str, int]:
-    """As `_said_at`, for the turn ids of a turn."""
-    given = list(zip(turn.entries, turn.letters, strict=True))
-    return _said_at(state, turn.record.facts.get(TURN_IDS_FACT, ()), given, dialect)
-
-
-_MOST_SENT: Final = 16
-"""How many messages of one send are compared with the digest of its id."""
-
-
-def _said_at(
-    state: ConversationState, ids: Sequence[str], given: Sequence[tuple[bytes, str]], dialect: Dialect
-) -> dict[str, int]:
-    """For each turn id, how many messages of the user stand before the messages that came with it.
-
-    A turn has more messages than ids if some were appended, and more ids than one if some waited, or came
-    while it ran. So the messages are compared with the digest of their id. Without a match the newest
-    messages that the model had when it first replied count as the messages of the newest ids; but if it got
-    messages later, the id may be of those.
+    `again`: the turn ids that wait again. `own`: the turn id with messages that do not.
     """
-    rows: tuple[TurnIdRow | RingRow, ...] = (*state.meta.turn, *state.meta.ring)
-    digests = {row.id: row.said for row in rows}
-    letters = "".join(letter for _, letter in given)
-    first = letters.partition(ASSISTANT)[0].count(USER)
-    ends_late = letters.count(USER) > first
-    bare = [_bare(entry, dialect) if letter in GIVEN else b"" for entry, letter in given]
-    found: dict[str, int] = {}
-    for at, id in enumerate(ids):
-        places = (
-            begin
-            for begin in range(len(bare))
-            for end in range(begin + 1, min(begin + _MOST_SENT, len(bare)) + 1)
-            if all(bare[begin:end]) and digest8(b"\n".join(bare[begin:end])) == digests.get(id)
+    marks: dict[int, Mark] = {}
+    begin = 0
+    for one in turn.record.iterations:
+        marks.update({begin + at: mark for at, mark in one.marks.items()})
+        begin += len(one.roles)
+    found: list[InboxItem] = []
+    owner = ""
+    for at, (entry, letter) in enumerate(zip(turn.entries[:end], turn.letters[:end], strict=True)):
+        message = read_entries(dialect, [entry])[0] if letter == EVENT else None
+        topic = (message.topic if message is not None else None) or ""
+        # The description of an answer stands behind the messages that it came with, and has no digest.
+        owner = owner if topic == FORMAT else owners[at]
+        if own and owner == own:
+            continue
+        event = digest8(message.event_id) if message is not None and message.event_id is not None else ""
+        speaker, pinned = marks.get(at, Mark())
+        found.append(
+            InboxItem(
+                entry=entry,
+                letter=letter,
+                topic=topic,
+                event=event if event in state.meta.events else "",
+                more=inbox_facts(speaker, pinned, turn=owner if owner in again else ""),
+            )
         )
-        begin = next(places, None)
-        if begin is not None:
-            found[id] = letters[:begin].count(USER)
-        else:
-            found[id] = first if ends_late else max(0, first - len(ids) + at)
     return found
-
-
-def _bare(entry: bytes, dialect: Dialect) -> bytes:
-    """The entry of a given message as it was before context and speaker stood in it."""
-    message, *others = read_entries(dialect, [entry]) or [None]
-    if message is None or others:
-        return entry
-    parts = message.parts
-    while len(parts) > 1 and isinstance(parts[0], BlockText):
-        parts = parts[1:]
-    return entry if parts is message.parts else dialect.entries([replace(message, parts=parts)])[0]
-
-
-def _has_message(state: ConversationState, turns: int, before: int) -> bool:
-    """True if the turn has a message of the user behind so many others."""
-    return not before or _turn_at(state, turns).letters.count(USER) > before
-
-
-_SHOWN_ID: Final = re.compile(r"-(?:([1-9]\d{0,11})(?:u([1-9]\d{0,5})?)?|waiting-([1-9]\d{0,5}))")
-"""The end of an id that front ends show: of a turn, of a message of the user in it, or of one that waits."""
-
-
-def _named(state: ConversationState, id: str) -> tuple[int | None, int] | None:
-    """Read an id that a front end shows: the number of the turn, and how many messages of the user stand
-    before the message in it. For a message that waits: None, and its place in the inbox from 1."""
-    found = _SHOWN_ID.fullmatch(id.removeprefix(state.meta.id)) if id.startswith(state.meta.id) else None
-    if found is None:
-        return None
-    number, place, waits = found.groups()
-    return (None, int(waits)) if waits else (int(number), int(place or 1) - 1)
 
 
 def _why_no_edit(state: ConversationState, *, is_found: bool) -> str:

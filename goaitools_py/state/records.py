@@ -463,7 +463,7 @@ class InboxItem(Value, frozen=True, kw_only=True):
         return bool(self.claim)
 
     def claimed(self, claim: str) -> InboxItem:
-        """This message with this mark of a claim; "": without a mark. The same object if that is so already."""
+        """This message with this mark of a claim; "" for no mark. The same object if that is so already."""
         return self if self.claim == claim else replace(self, more=with_taken(self.more, claim))
 
 

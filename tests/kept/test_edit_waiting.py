@@ -1,0 +1,280 @@
+"""An edit takes exactly the named message and what came after it. All else keeps its marks, ids and rows.
+
+The messages wait, or some of them wait behind a turn that is unfinished, or equal texts stand side by side.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from goaitools_py import (
+    Approve,
+    Document,
+    ProviderRejectedError,
+    Text,
+    event,
+    tool,
+    user,
+)
+from goaitools_py.backends.dialects import dialect_for
+from goaitools_py.base.values import replace
+from goaitools_py.history.branch import before_message
+from goaitools_py.open_turn.inbox import claimed
+from goaitools_py.open_turn.steps import ENDED
+from goaitools_py.state.records import digest8
+from goaitools_py.state.state import ConversationState
+from goaitools_py.testing import Calls, ScriptedBackend
+from tests import _history_laws
+
+from ._edits import DOWN, REFUSED, fails, put, rows_of, state_in, waiting
+from .conftest import FaultyStore, Threads, blob_in, other, said
+
+
+@pytest.fixture(params=["openai", "openai-responses", "anthropic"])
+def wire(request: pytest.FixtureRequest) -> str:
+    """Each test that asks for it runs over every provider API."""
+    return str(request.param)
+
+
+# ---------------------------------------------------------------------- the marks of what stays
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_messages_that_wait_again_keep_their_turn(
+    kept: Threads, store: FaultyStore, save: str, wire: str, is_open: bool
+) -> None:
+    """Two senders were answered together, and the second one edits. The first one's message is still its own:
+    a refusal hands each sender only what is theirs."""
+
+    @tool
+    def look() -> str:
+        """Look."""
+        return "dark"
+
+    def strict(request: Any) -> Any:
+        return REFUSED if b"Poison." in request.body else "Fine."
+
+    read: list[Any] = [Calls([("look", {})]), DOWN] if is_open else ["Both."]
+    backend = ScriptedBackend(DOWN, *read, DOWN, *[strict] * 6, wire=wire, max_retries=0)
+    conversation = kept(backend, store, save=save, chat={"tools": [look]})
+    fails(conversation, "From Bob.", turn_id="m-1", metadata={"who": "bob"})
+    if is_open:
+        fails(conversation, "From Ada.", turn_id="m-2")
+    else:
+        conversation.send("From Ada.", turn_id="m-2")
+    fails(conversation, "Changed.", turn_id="m-3", edit="m-2")
+
+    state = state_in(store)
+    assert waiting(state) == [("From Bob.", "m-1"), ("Changed.", "m-3")]
+    assert rows_of(state)[0] == ["m-1", "m-3"]
+    assert state.meta.said == {"who": "bob"}
+    other(store, wire=wire).append(event("Poison."))
+    result = conversation.send("From Bob.", turn_id="m-1")
+    assert (result.text, [one.code for one in result.warnings]) == ("Fine.", ["left_waiting"])
+    assert waiting(state_in(store))[0] == ("Changed.", "m-3")
+    _history_laws.check(blob_in(store))
+
+
+def test_a_refusal_hands_back_what_the_sender_has_sent(
+    kept: Threads, store: FaultyStore, save: str, wire: str
+) -> None:
+    """The edit is delivered again, and its own text is refused."""
+    backend = ScriptedBackend(DOWN, "Both.", DOWN, *[REFUSED] * 4, wire=wire, max_retries=0)
+    conversation = kept(backend, store, save=save)
+    fails(conversation, "From Bob.", turn_id="m-1")
+    conversation.send("From Ada.", turn_id="m-2")
+    fails(conversation, "Changed.", turn_id="m-3", edit="m-2")
+    with pytest.raises(ProviderRejectedError) as caught:
+        conversation.send("Changed.", turn_id="m-3", edit="m-2")
+    assert [one.text for one in caught.value.pending_input] == ["Changed."]
+    assert waiting(state_in(store)) == [("From Bob.", "m-1")]
+
+
+# ---------------------------------------------------------------------- an open turn that stays
+
+
+def test_the_turn_that_waits_stays_itself(kept: Threads, store: FaultyStore, save: str, wire: str) -> None:
+    """A message is queued behind an approval, and edited there. The turn before it is not run again."""
+    paid: list[int] = []
+
+    @tool(requires_approval=True)
+    def pay() -> str:
+        """Pay."""
+        paid.append(1)
+        return "paid"
+
+    backend = ScriptedBackend(Calls([("pay", {})]), "Paid, and hello.", wire=wire)
+    conversation = kept(backend, store, save=save, chat={"tools": [pay]})
+    (call,) = conversation.send("Pay.", turn_id="m-1").pending
+    conversation.send("Helo.", turn_id="m-2", on_pending="queue")
+    opened = state_in(store).open
+    conversation.send("Hello.", turn_id="m-3", edit="m-2", on_pending="queue")
+    assert state_in(store).open == opened
+    assert rows_of(state_in(store)) == (["m-1", "m-3"], {})
+
+    conversation.resume({call.id: Approve()})
+    again = conversation.send("Pay.", turn_id="m-1")
+    assert (again.text, again.duplicate, paid, len(backend.requests)) == ("Paid, and hello.", True, [1], 2)
+    assert rows_of(state_in(store)) == ([], {"m-1": "complete", "m-3": "complete"})
+
+
+def test_a_failed_turn_beside_the_edited_message_is_known(
+    kept: Threads, leasing: Any, save: str, wire: str
+) -> None:
+    """Its tool ran. A second delivery of its message must not begin from nothing: it gets a reminder."""
+
+    @tool
+    def charge() -> str:
+        """Charge the card."""
+        return "charged"
+
+    backend = ScriptedBackend(Calls([("charge", {})]), DOWN, "Answer.", "Charged.", wire=wire, max_retries=0)
+    conversation = kept(backend, leasing, save=save, gate="steer", chat={"tools": [charge]})
+    fails(conversation, "Charge me.", turn_id="m-1")
+    put(leasing, wire, "Typo.", "m-2")
+    conversation.send("Correct.", turn_id="m-3", edit="m-2")
+    assert rows_of(state_in(leasing)) == ([], {"m-1": "unanswered", "m-3": "complete"})
+    conversation.send("Charge me.", turn_id="m-1")
+    assert said(blob_in(leasing)).count("Charge me.") == 1
+    assert "Typo." not in said(blob_in(leasing))
+
+
+def test_a_turn_that_was_over_stays_over(kept: Threads, leasing: Any, wire: str) -> None:
+    """A message came at its end and was claimed. Whatever facts the open turn has, they stay."""
+    backend = ScriptedBackend(Calls([("look", {})]), DOWN, wire=wire, max_retries=0)
+
+    @tool
+    def look() -> str:
+        """Look."""
+        return "dark"
+
+    conversation = kept(backend, leasing, gate="steer", chat={"tools": [look]})
+    fails(conversation, "R?", turn_id="m-1")
+    put(leasing, wire, "Typo.", "m-2")
+    put(leasing, wire, "More.", "m-4")
+    state = claimed(state_in(leasing), "c-1")
+    assert state.open is not None
+    opened = replace(state.open, facts={**state.open.facts, ENDED: [1, digest8("m-1")]})
+    for edit, left in (("m-2", []), ("m-4", ["m-2"]), (f"{state.meta.id}-waiting-2", ["m-2"])):
+        edited = before_message(replace(state, open=opened), edit, dialect_for(wire, None))
+        assert edited.open is opened
+        assert edited.inbox == state.inbox[: len(left)]
+        assert rows_of(edited)[0] == ["m-1", *left]
+        assert edited.meta.status == state.meta.status
+
+
+# ---------------------------------------------------------------------- the message that is meant
+
+
+@pytest.mark.parametrize("texts", [("Yes.", "Yes."), ("No.", "Yes.")])
+@pytest.mark.parametrize("answered", [False, True])
+def test_of_equal_texts_the_named_one_goes(
+    kept: Threads, store: FaultyStore, save: str, wire: str, texts: tuple[str, str], answered: bool
+) -> None:
+    """While both wait, and in the turn that has answered both."""
+    backend = ScriptedBackend(DOWN, "Both." if answered else DOWN, "New.", wire=wire, max_retries=0)
+    conversation = kept(backend, store, save=save)
+    fails(conversation, texts[0], turn_id="m-1")
+    if answered:
+        conversation.send(texts[1], turn_id="m-2")
+    else:
+        fails(conversation, texts[1], turn_id="m-2")
+    conversation.send("Changed.", turn_id="m-3", edit="m-2")
+    assert said(blob_in(store)) == [texts[0], "Changed.", "New."]
+    assert conversation.send(texts[0], turn_id="m-1").duplicate
+
+
+def test_many_equal_texts(kept: Threads, store: FaultyStore, wire: str) -> None:
+    """Of each place in a turn, and while they wait: the text of the place is cut off there."""
+    for answered in (False, True):
+        for place in range(1, 6):
+            fresh = FaultyStore()
+            backend = ScriptedBackend(*[DOWN] * 4, "All." if answered else DOWN, wire=wire, max_retries=0)
+            conversation = kept(backend, fresh)
+            for n in range(1, 6):
+                if n == 5 and answered:
+                    conversation.send("Yes.", turn_id=f"m-{n}")
+                else:
+                    fails(conversation, "Yes.", turn_id=f"m-{n}")
+            edited = before_message(state_in(fresh), f"m-{place}", dialect_for(wire, None))
+            assert waiting(edited) == [("Yes.", f"m-{n}") for n in range(1, place)]
+            assert rows_of(edited)[0] == [f"m-{n}" for n in range(1, place)]
+
+
+def test_an_equal_text_that_was_appended_before_stays(kept: Threads, store: FaultyStore, wire: str) -> None:
+    """It has no turn id. The message of the send stands behind it."""
+    conversation = kept(ScriptedBackend("One.", "New.", wire=wire), store)
+    conversation.append(user("Yes."))
+    conversation.send("Yes.", turn_id="m-1")
+    conversation.send("Changed.", edit="m-1", turn_id="m-2")
+    assert said(blob_in(store)) == ["Yes.", "Changed.", "New."]
+
+
+def test_a_waiting_message_whose_bytes_changed(
+    kept: Threads, store: FaultyStore, save: str, wire: str
+) -> None:
+    """It was redacted, and somebody's message was appended behind it."""
+    backend = ScriptedBackend(DOWN, "New.", wire=wire, max_retries=0)
+    conversation = kept(backend, store, save=save)
+    fails(conversation, "My number is 4711.", turn_id="m-1")
+    conversation.redact("4711")
+    conversation.append(user("From Bob."))
+    conversation.append(event("Ada won."))
+    conversation.send("Changed.", edit="m-1", turn_id="m-2")
+    assert said(blob_in(store)) == ["Ada won.", "Changed.", "New."]
+
+
+def test_an_answered_message_whose_bytes_changed(kept: Threads, store: FaultyStore, wire: str) -> None:
+    """What is known of the other messages of its turn bounds the guess."""
+    backend = ScriptedBackend(DOWN, "Both.", "New.", wire=wire, max_retries=0)
+    conversation = kept(backend, store)
+    fails(conversation, "My number is 4711.", turn_id="m-1")
+    conversation.append(user("From Bob."))
+    conversation.send("From Ada.", turn_id="m-2")
+    conversation.redact("4711")
+    edited = before_message(state_in(store), "m-2", dialect_for(wire, None))
+    assert [text for text, _ in waiting(edited)] == ["My number is [redacted].", "From Bob."]
+    conversation.redact("Ada")
+    both = before_message(state_in(store), "m-1", dialect_for(wire, None))
+    # Nothing of the two ids is known any more: the newest messages count as theirs.
+    assert [text for text, _ in waiting(both)] == ["My number is [redacted]."]
+
+
+def test_rows_that_an_earlier_release_has_written(kept: Threads, store: FaultyStore, wire: str) -> None:
+    """Without marks the digests decide, and the messages with a mark are no candidates."""
+    backend = ScriptedBackend(*[DOWN] * 3, wire=wire, max_retries=0)
+    conversation = kept(backend, store)
+    for n, text in ((1, "Yes."), (2, "No."), (3, "Yes.")):
+        fails(conversation, text, turn_id=f"m-{n}")
+    state = state_in(store)
+    for bare, places in (((0, 1, 2), (0, 1, 2)), ((2,), (0, 1, 2)), ((0, 2), (0, 1, 2)), ((1,), (0, 1, 2))):
+        items = [replace(one, more=b"") if at in bare else one for at, one in enumerate(state.inbox)]
+        for n, place in enumerate(places, 1):
+            given = replace(state, inbox=tuple(items))
+            edited = before_message(given, f"m-{n}", dialect_for(wire, None))
+            assert edited.inbox == given.inbox[:place]
+            assert rows_of(edited)[0] == [f"m-{left}" for left in range(1, n)]
+
+
+def test_a_file_before_the_text_is_part_of_the_message(kept: Threads, store: FaultyStore, wire: str) -> None:
+    """The context before it is not."""
+    file = Document.from_bytes(b"A line.", "text/plain", name="a.txt")
+    backend = ScriptedBackend(DOWN, "Both.", wire=wire, max_retries=0)
+    conversation = kept(backend, store)
+    fails(conversation, [file, Text("Read it.")], turn_id="m-1", context="It is dark.")
+    conversation.send("And?", turn_id="m-2")
+    state = state_in(store)
+    # A guess would take the newest messages: it must not be needed.
+    state = replace(state, meta=replace_ids(state, ["m-2", "m-1"]))
+    edited = before_message(state, "m-2", dialect_for(wire, None))
+    assert [mark for _, mark in waiting(edited)] == ["m-1"]
+
+
+def replace_ids(state: ConversationState, order: list[str]) -> Any:
+    """The meta data with the rows of the ring in another order."""
+    import msgspec
+
+    ring = sorted(state.meta.ring, key=lambda row: [digest8(id) for id in order].index(row.id))
+    return msgspec.structs.replace(state.meta, ring=tuple(ring))
