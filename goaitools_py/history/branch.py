@@ -173,7 +173,7 @@ def before_message(
 
 
 def _without_waiting(state: ConversationState, begin: int, dialect: Dialect) -> ConversationState:
-    """The state without a message that waits, and without what was said after it. An open turn stays."""
+    """The state without a message that waits, and without the messages after it. An open turn stays."""
     meta, letters = state.meta, waiting_letters(state)
     owners = in_waiting(state, dialect)
     known = {owner: begin_of(owner, owners, letters) for owner in owners if owner}

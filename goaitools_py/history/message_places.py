@@ -1,8 +1,8 @@
 """The place of a message of the user: by a number, by an id that is shown, or by a turn id.
 
 Owns: which messages of a turn, or of the inbox, came with which turn id: by the marks of waiting messages,
-by the digests of turn ids, and by a guess where both are missing. Must never know: what is done with the
-messages.
+by the digests of turn ids, and by a guess where both are missing. Must never know: an edit, or how
+a turn leaves a history.
 """
 
 from __future__ import annotations

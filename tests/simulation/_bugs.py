@@ -80,7 +80,7 @@ def _of_claimed(withdraw: Any) -> Any:
 
 
 def _yes(_: Any) -> Any:
-    def withdrawn(*_: Any) -> Flow[bool]:
+    def withdrawn(*_: Any, **how: Any) -> Flow[bool]:
         yield Clock()
         return True
 
