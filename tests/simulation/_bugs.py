@@ -314,7 +314,7 @@ BUGS: Final[dict[str, Bug]] = {
     "a withdrawal of what a turn has claimed": Bug(
         additions, "withdrawn", _of_claimed, "taken back in .* in a request", 179
     ),
-    "a withdrawal that is not saved": Bug(steering, "_withdrawn", _yes, "taken back in .* is there", 6_589),
+    "a withdrawal that is not saved": Bug(steering, "_withdrawn", _yes, "taken back in .* is there", 9_419),
     "a withdrawal that does nothing": Bug(
         steering, "withdraw_message", _as_it_waits, "did not take it back", 9
     ),
