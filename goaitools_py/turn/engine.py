@@ -112,7 +112,7 @@ class TurnEngine:
                 return (yield from self._finish(None, self._open_reply(ledger.state), "awaiting_tools"))
             beginning.deny()
         voice = beginning.admit()
-        if ledger.state.open is None or not steps.has_ended(ledger.state):  # else its reply is there already
+        if ledger.state.open is None or not _has_reply(ledger.state):  # else see `_stored_end`
             check_budget(ledger, voice.model)
         yield from check_size(ledger)
         if ledger.listening:
@@ -389,16 +389,20 @@ class TurnEngine:
         end are left to send; None if the turn has to go on.
         """
         ledger, opened = self._ledger, self._ledger.state.open
-        assert opened is not None
-        is_answer = attempts.ends_with_answer(opened)  # it was not checked yet
-        if not is_answer and not steps.has_ended(ledger.state):
+        if opened is None or not _has_reply(ledger.state):
             return None
+        is_answer = not steps.has_ended(ledger.state)  # it was not checked yet
         word = opened.iterations[-1].finish_reason
         reply = Reply(entries=(), text=reply_text(opened.closed(), ledger.dialect), finish_reason=word)
         # Without a requested type any text is an answer: an earlier call of the chat has asked for a type.
+        asked = ledger.state
         if self._answer is not None and not (yield from self._answer.fits(reply.text, is_new=False)):
+            told, ledger.state = ledger.state, asked
+            check_budget(ledger, voice.model)
+            ledger.state = told
             return None
         if ledger.has_own_waiting:  # the messages of this delivery came at the end of that turn
+            check_budget(ledger, voice.model)
             if is_answer:
                 ledger.state = steps.reopened(attempts.without_marks(ledger.state, ledger.dialect))
             return None
@@ -622,6 +626,11 @@ class TurnEngine:
         if ledger.listening and status != "in_progress":
             yield Emit(TurnCompleted(result, self.counts["message_count"], **ledger.event_ids))
         return result
+
+
+def _has_reply(state: ConversationState) -> bool:
+    """True if an earlier process left the open turn behind its last reply."""
+    return steps.has_ended(state) or (state.open is not None and attempts.ends_with_answer(state.open))
 
 
 def _status(reply: Reply, *, limited: bool) -> Status:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import Chat, Limits, ProviderRejectedError, TurnInProgressError, event
+from goaitools_py import BudgetExceededError, Chat, Limits, ProviderRejectedError, TurnInProgressError, event
 from goaitools_py.backends.base import BackendError, ModelRequest
+from goaitools_py.open_turn.inbox import FORMAT
 from goaitools_py.output import Output
 from goaitools_py.states import (
     convert_state,
@@ -160,6 +161,39 @@ def test_more_may_not_be_spent(kept: Threads, leasing: LeasingStore, wire: str, 
 
     assert (result.text, result.status, backend.requests) == (FIRST, "complete", [])
     assert inspect_state(result.state).waiting_messages == 1
+
+
+def test_a_reply_to_a_late_message_is_within_the_budget(
+    kept: Threads, leasing: LeasingStore, wire: str, asked: Any
+) -> None:
+    """It is delivered again, and the budget is used up: its sender has it back, and nothing is sent."""
+    chat = {"limits": Limits(conversation_max_tokens=1)}
+    backend = ScriptedBackend(wire=wire)
+    conversation = kept(backend, put(leasing, over(wire, asked, brings="sender")), chat=chat, gate="steer")
+
+    with pytest.raises(BudgetExceededError) as caught:
+        conversation.send("Late.", turn_id="m-2", **asked)
+    result = conversation.send("Hello.", turn_id="m-1", **asked)
+
+    assert [message.text for message in caught.value.pending_input][:1] == ["Late."]
+    assert (result.text, backend.requests) == (FIRST, [])
+
+
+def test_a_stored_answer_is_given_though_the_budget_is_used_up(
+    kept: Threads, leasing: LeasingStore, wire: str
+) -> None:
+    """It is paid. Another answer is not asked for."""
+    chat = {"limits": Limits(conversation_max_tokens=1)}
+    backend = ScriptedBackend(wire=wire)
+    conversation = kept(backend, put(leasing, unchecked(wire)), chat=chat)
+
+    with pytest.raises(BudgetExceededError) as caught:
+        conversation.resume(output_type=Output(dict[str, list[str]], mode="prompt"))
+    result = conversation.resume(**TYPED)
+
+    # Only the description of the other type: nothing tells of a problem with the stored answer.
+    assert [message.topic for message in caught.value.pending_input] == [FORMAT]
+    assert (result.output, backend.requests) == ({"value": 1}, [])
 
 
 def test_a_budget_ends_a_turn_that_steers(kept: Threads, leasing: LeasingStore, wire: str, save: str) -> None:
