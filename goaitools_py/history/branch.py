@@ -124,8 +124,9 @@ def before_message(
 ) -> ConversationState:
     """Take a message of the user out of a conversation, and everything that came after it.
 
-    Usage and cost stay counted. Events that wait stay in the inbox. Messages of the user that wait go: they
-    were said later. Events and messages from before it, in the same turn, wait again.
+    Usage and cost stay counted. Events that wait stay in the inbox, unless they were sent with a message that
+    goes. Messages of the user that wait go: they were said later. Events and messages from before it, in the
+    same turn, wait again.
 
     Args:
         state: The conversation.
@@ -212,8 +213,8 @@ def _events_without(state: ConversationState, items: Sequence[InboxItem]) -> tup
 
 
 class _Left(NamedTuple):
-    """What waits after an edit. `again`: the turn ids of messages that had been read and wait again. `said`:
-    the metadata that came with the messages."""
+    """The messages that wait after an edit. `again`: the turn ids of messages that had been read and wait
+    again. `said`: the metadata that came with the messages."""
 
     items: tuple[InboxItem, ...]
     rows: tuple[TurnIdRow, ...]
@@ -222,7 +223,7 @@ class _Left(NamedTuple):
 
 
 def _left_waiting(state: ConversationState, place: Place, dialect: Dialect) -> _Left:
-    """What waits after the edit of a message that is in a turn: messages from before it, in the same turn,
+    """The messages that wait after the edit of a message in a turn: those from before it, in the same turn,
     and events that wait."""
     turn = turn_at(state, place.turns)
     end = given_end(turn.letters)

@@ -30,10 +30,9 @@ from ..types.tokens import TokenCounter
 from .attempts import ANSWERS, ends_with_answer, without_marks
 from .journal import CLAIM, STARTED, calls_started, resolved, results
 from .meter import Before, booked, with_unanswered, without_unsent
-from .turn_ids import TURN_IDS_FACT, UNANSWERED, finished
+from .turn_ids import ENDED, TURN_IDS_FACT, UNANSWERED, finished
 
 __all__ = [
-    "ENDED",
     "accept",
     "add_reply",
     "close_turn",
@@ -52,11 +51,6 @@ __all__ = [
 ]
 
 
-ENDED: Final = "ended"
-"""A fact of an open turn that was over before messages came at its end: the number of its replies then, and
-the digests of the turn ids that these replies have answered."""
-
-
 def reopened(state: ConversationState) -> ConversationState:
     """The state before the end of its open turn, to which messages have come. The turn is over without them:
     whoever goes on with it must not ask for its reply again."""
@@ -72,7 +66,6 @@ def has_ended(state: ConversationState) -> bool:
 
 
 def _is_over(turn: OpenTurn) -> bool:
-    # The number of replies is compared: a writer that does not know the fact leaves it when the turn goes on.
     row = turn.facts.get(ENDED)
     return row is not None and row[0] == len(turn.iterations) and not turn.letters and not turn.calls
 
@@ -396,9 +389,8 @@ def close_turn(
     """Close the open turn. Calls without a result get a flagged result; partial text becomes a fact.
 
     `status`: the end of the turn; the ring of turn ids keeps it. A turn that ends with a paused reply, or
-    with an answer that does not fit its type, is "truncated", not "unanswered". One that was over before
-    messages came at its end is "complete"; if a provider has taken these, only they are "unanswered". Earlier
-    attempts at that answer leave the turn.
+    with an answer that does not fit its type, is "truncated", not "unanswered". One that was over is
+    "complete"; if a provider has taken later messages, only these are not. Earlier attempts leave the turn.
 
     `is_unsent`: the provider would refuse each later request with this turn. The turn stays for readers.
 
@@ -417,11 +409,14 @@ def close_turn(
         turn = _with_results(replace(turn, calls=tuple(resolved(call) for call in turn.calls)), dialect)
     elif _is_paused(turn):
         turn = _settled(turn, dialect)
+    # A turn that went on after its end: its first messages have their reply.
+    answered: Sequence[str] = turn.facts.get(ENDED, (0,))[1:] if status == UNANSWERED else ()
     if status == UNANSWERED and (is_over or _is_paused(turn)):
         status = "complete" if is_over else "truncated"
     known: dict[str, Any] = {**turn.facts, **(facts or {})}
     # These facts have a use only while the turn is open. A failure behind a turn's end is not its own.
-    for name in (STARTED, CLAIM, ENDED, *((_FAILED,) if is_over else ())):
+    keeps_end = answered and not is_over
+    for name in (STARTED, CLAIM, *((_FAILED,) if is_over else ()), *(() if keeps_end else (ENDED,))):
         known.pop(name, None)
     if turn.partial:
         known["interrupted"] = turn.partial
@@ -434,9 +429,8 @@ def close_turn(
         counted = without_unsent(counted, turn.entries, dialect)
     closed = with_turn(replace(state, open=None), replace(turn, facts=known).closed())
     ids = turn.facts.get(TURN_IDS_FACT, ())
-    if status == UNANSWERED and ENDED in turn.facts and counted.turn:
-        answered, text = _answered(turn, dialect)
-        counted = finished(counted, answered, "complete", text=text)
+    if answered and counted.turn:
+        counted = finished(counted, answered, "complete")
         ids = [id for id in ids if id not in answered]
     meta = msgspec.structs.replace(
         finished(counted, ids, status) if counted.turn else counted,
@@ -446,14 +440,6 @@ def close_turn(
         gap=not turn.entries,
     )
     return replace(closed, meta=meta)
-
-
-def _answered(turn: OpenTurn, dialect: Dialect) -> tuple[list[str], str]:
-    """The turn ids that a turn had answered before messages came at its end, and the text of that answer."""
-    count, *ids = turn.facts[ENDED]
-    roles = "".join([one.roles for one in turn.iterations[:count]])
-    reply = turn.entries[len(roles.rstrip(ASSISTANT)) : len(roles)]
-    return ids, "".join(message.text for message in read_entries(dialect, reply))
 
 
 def _settled(turn: OpenTurn, dialect: Dialect) -> OpenTurn:

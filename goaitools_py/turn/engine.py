@@ -65,6 +65,8 @@ class _LastReply(NamedTuple):
 
     reply: Reply
     point: ReturnPoint
+    is_stored: bool = False
+    """True if an earlier process got the reply."""
 
 
 class TurnEngine:
@@ -409,10 +411,12 @@ class TurnEngine:
         if ledger.listening and reply.text:
             yield Emit(TextDelta(reply.text, ledger.iteration, **ledger.event_ids))
         if is_answer or not ledger.asks or self._is_spent(voice):
+            ledger.drop_words()
+            ledger.state = steps.with_metadata(ledger.state, ledger.options.metadata)
             self._close(voice, "complete")
             return reply
         ledger.has_ended = True
-        return _LastReply(reply, ledger.return_point())
+        return _LastReply(reply, ledger.return_point(), True)
 
     def _is_spent(self, voice: Voice) -> bool:
         """True if a turn that is over must not ask for more: its time or a limit is used up."""
@@ -458,6 +462,8 @@ class TurnEngine:
             failure = type(exc).__name__
         events = (*given.meta.events, *ledger.state.meta.events)
         ledger.go_back(ended.point)
+        if ended.is_stored:
+            ledger.drop_words()
         meta = msgspec.structs.replace(ledger.state.meta, events=tuple(dict.fromkeys(events))[-IDS_KEPT:])
         ledger.state = inbox.released(replace(ledger.state, meta=meta))
         ledger.warn(

@@ -283,6 +283,16 @@ class TurnState(Timing):
         self.left_waiting = self._others
         return True
 
+    def drop_words(self) -> None:
+        """Take the context and the description of an answer out of the inbox that this call has put there.
+        The turn is over without them, and a later one would send them."""
+        given, state = self.given, self.state
+        assert given is not None
+        known = set(map(id, given.inbox))
+        items = tuple([one for one in state.inbox if id(one) in known or inbox.asks([one], self.dialect)])
+        meta = msgspec.structs.replace(state.meta, context=given.meta.context, said=given.meta.said)
+        self.state = replace(state, inbox=items, meta=meta)
+
     @property
     def asks(self) -> bool:
         """True if the next request has messages, and not only a context or the description of an answer."""
@@ -376,9 +386,11 @@ class TurnState(Timing):
 
     @property
     def has_own_waiting(self) -> bool:
-        """True if messages of this turn have not been sent yet."""
+        """True if messages of this turn have not been sent yet. A context alone, and the description of an
+        answer, are no messages."""
         own = self.own
-        return self.has_appended or (own != "" and any(one.turn == own for one in self.state.inbox))
+        waiting = [one for one in self.state.inbox if one.turn == own] if own else []
+        return self.has_appended or inbox.asks(waiting, self.dialect)
 
     def admit_appended(self) -> None:
         """Move the appended messages into the inbox."""

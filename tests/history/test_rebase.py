@@ -451,19 +451,25 @@ def test_it_can_be_told_whether_a_state_was_saved(wire: str, base: bytes) -> Non
     assert not holds_state(later, back, base=turn)
 
 
-def test_a_message_that_was_withdrawn_was_not_claimed(wire: str, base: bytes) -> None:
-    """A claim adds nothing but its mark. Whoever lost its answer must not take a withdrawal for it."""
-    plain = {"codec": PLAIN, "binding": None}
-    waits = append_messages(
-        base,
-        [event("It rains.")],
+def rainy(wire: str, state: bytes, event_id: str | None = None) -> bytes:
+    """The state with an event that waits, and can be withdrawn as "e1" if it has no id of its own."""
+    return append_messages(
+        state,
+        [event("It rains.", id=event_id)],
         ScriptedBackend(wire=wire).dialect,
-        **plain,
+        codec=PLAIN,
+        binding=None,
         min_revision=None,
         fresh_id="",
         now_ms=0,
-        ids=["e1"],
+        ids=["" if event_id else "e1"],
     )
+
+
+def test_a_message_that_was_withdrawn_was_not_claimed(wire: str, base: bytes) -> None:
+    """A claim adds nothing but its mark. Whoever lost its answer must not take a withdrawal for it."""
+    plain = {"codec": PLAIN, "binding": None}
+    waits = rainy(wire, base)
     mine = claim_waiting(waits, "c1", **plain)
     gone = withdraw_message(waits, "e1", **plain)
     more = chat(wire).append_to_state(mine, event("Ada won."))
@@ -498,16 +504,7 @@ def test_a_claim_that_came_beside_a_change_of_the_history_stays(wire: str, base:
     model = chat(wire, "Well.", "Good.")
     for name in ("Bob", "Eve"):
         base = model.chat_with_state(base, user=f"{name} came.").state
-    waits = append_messages(
-        base,
-        [event("It rains.")],
-        ScriptedBackend(wire=wire).dialect,
-        **plain,
-        min_revision=None,
-        fresh_id="",
-        now_ms=0,
-        ids=["e1"],
-    )
+    waits = rainy(wire, base)
     claimed = claim_waiting(waits, "c1", **plain)
     if change == "rewind":
         changed = rewind_state(waits)
@@ -535,16 +532,7 @@ def test_a_release_takes_no_other_claim_away(wire: str, base: bytes) -> None:
     """A worker has lost its lease, another one has claimed the message, and the first one releases it."""
     model = chat(wire)
     plain: dict[str, Any] = {"codec": PLAIN, "binding": None}
-    own = append_messages(
-        base,
-        [event("It rains.")],
-        ScriptedBackend(wire=wire).dialect,
-        **plain,
-        min_revision=None,
-        fresh_id="",
-        now_ms=0,
-        ids=["e1"],
-    )
+    own = rainy(wire, base)
     first = claim_waiting(own, "c1", **plain)
     mine = dump_state(released(load_state(first)))
     second = claim_waiting(model.append_to_state(first, event("Ada won.")), "c2", **plain)
@@ -571,16 +559,7 @@ def test_a_message_that_was_answered_was_not_withdrawn(
     """Whoever lost the answer to a withdrawal must not take for it that a turn has the message."""
     plain = {"codec": PLAIN, "binding": None}
     for began in (b"", base):
-        waits = append_messages(
-            began,
-            [event("It rains.", id=event_id)],
-            ScriptedBackend(wire=wire).dialect,
-            **plain,
-            min_revision=None,
-            fresh_id="",
-            now_ms=0,
-            ids=["" if event_id else "e1"],
-        )
+        waits = rainy(wire, began, event_id)
         (waiting,) = load_state(waits).inbox
         mine = withdraw_message(waits, waiting.id, **plain)
         claimed = claim_waiting(waits, "c1", **plain)

@@ -22,7 +22,7 @@ from goaitools_py.backends.dialects import dialect_for
 from goaitools_py.base.values import replace
 from goaitools_py.history.branch import before_message
 from goaitools_py.open_turn.inbox import claimed
-from goaitools_py.open_turn.steps import ENDED
+from goaitools_py.open_turn.turn_ids import ENDED
 from goaitools_py.state.records import digest8
 from goaitools_py.state.state import ConversationState
 from goaitools_py.testing import Calls, ScriptedBackend
@@ -278,3 +278,24 @@ def replace_ids(state: ConversationState, order: list[str]) -> Any:
 
     ring = sorted(state.meta.ring, key=lambda row: [digest8(id) for id in order].index(row.id))
     return msgspec.structs.replace(state.meta, ring=tuple(ring))
+
+
+@pytest.mark.parametrize("gate", ["queue", "steer"])
+@pytest.mark.parametrize("moment", ["TurnStarted", "ModelRequested"])
+def test_an_edit_that_ends_before_its_request_keeps_the_branch(
+    kept: Threads, leasing: Any, save: str, wire: str, gate: str, moment: str
+) -> None:
+    """The new message waits, and the old conversation is in a branch, as after an outage."""
+    backend = ScriptedBackend("Old.", wire=wire)
+    conversation = kept(backend, leasing, save=save, gate=gate, keep_branches=True)
+    conversation.send("One.", turn_id="m-1")
+
+    turn = conversation.start("Two.", turn_id="m-2", edit="m-1")
+    for one in turn:
+        if type(one).__name__ == moment:
+            break
+    turn.cancel()
+
+    (branch,) = [row.key for row in leasing.list().keys if ".branch." in row.key]
+    assert len(backend.requests) == 1
+    assert (said(blob_in(leasing)), said(blob_in(leasing, branch))) == (["Two."], ["One.", "Old."])

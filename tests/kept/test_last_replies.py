@@ -7,7 +7,18 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import BudgetExceededError, Chat, Limits, ProviderRejectedError, TurnInProgressError, event
+from goaitools_py import (
+    BudgetExceededError,
+    Chat,
+    Compactor,
+    KeepRecentTurns,
+    Limits,
+    MessageLimit,
+    ProviderRejectedError,
+    TurnError,
+    TurnInProgressError,
+    event,
+)
 from goaitools_py.backends.base import BackendError, ModelRequest
 from goaitools_py.open_turn.inbox import FORMAT
 from goaitools_py.output import Output
@@ -147,7 +158,8 @@ def test_what_came_is_gone(
 
     assert (result.text, result.status, backend.requests) == (FIRST, "complete", [])
     assert result.output == ({"value": 1} if asked else None)
-    assert spoken(result.state)[:2] == ["Hello.", FIRST]
+    assert spoken(result.state) == ["Hello.", FIRST]
+    assert inspect_state(result.state).waiting_messages == 0
 
 
 def test_more_may_not_be_spent(kept: Threads, leasing: LeasingStore, wire: str, asked: Any) -> None:
@@ -263,6 +275,77 @@ def test_a_message_has_its_reply_though_a_later_one_has_none(
     assert check_history(wire, state_messages(second.state)) == []
 
 
+def test_a_message_has_its_reply_though_the_reply_to_a_later_one_does_not_fit(
+    kept: Threads, leasing: LeasingStore, wire: str
+) -> None:
+    """The turn ends with an error, and a newer message closes it."""
+    options: dict[str, Any] = {"output_type": Output(dict[str, int], mode="prompt", retries=0)}
+    other = Chat(ScriptedBackend(wire=wire)).conversation(leasing.inner, "ada", gate="steer")
+    backend = ScriptedBackend(then(lambda: other.append(event("Late.")), FIRST), "no JSON", wire=wire)
+    conversation = kept(backend, leasing, gate="steer")
+    with pytest.raises(TurnError):
+        conversation.send("Hello.", turn_id="m-1", **options)
+    backend = ScriptedBackend("To new.", wire=wire)
+    conversation = kept(backend, leasing, gate="steer")
+    conversation.send("New.", turn_id="m-3")
+
+    again = conversation.send("Hello.", turn_id="m-1", **options)
+
+    assert (again.text, again.output, again.status, again.duplicate) == (
+        FIRST,
+        {"value": 1},
+        "complete",
+        True,
+    )
+    assert check_history(wire, state_messages(again.state)) == []
+
+
+def left(kept: Threads, store: LeasingStore, wire: str, number: int, reply: str) -> None:
+    """A turn that had a reply, and whose late message has none."""
+    other = Chat(ScriptedBackend(wire=wire)).conversation(store.inner, "ada", gate="steer")
+    backend = ScriptedBackend(
+        then(lambda: other.append(event(f"Late {number}.")), reply), "A long second reply.", wire=wire
+    )
+    turn = kept(backend, store, gate="steer").start(f"Hello {number}.", turn_id=f"m-{number}")
+    for one in turn:
+        if isinstance(one, TextDelta) and one.text.startswith("A"):
+            break
+    turn.cancel()
+
+
+def test_a_long_reply_comes_back_whole(kept: Threads, leasing: LeasingStore, wire: str) -> None:
+    """As long as the history has it. The state has it once: many of them cut no history."""
+    replies = {number: f"{number} " + "y" * 20_000 for number in range(18)}
+    for number, reply in replies.items():
+        left(kept, leasing, wire, number, reply)
+    conversation = kept(ScriptedBackend("To new.", wire=wire), leasing, gate="steer")
+
+    result = conversation.send("New.", turn_id="m-new")
+
+    assert result.compaction is None
+    assert len(export_state(result.state)["meta"]) < 16_000
+    for number, reply in replies.items():
+        again = conversation.send(f"Hello {number}.", turn_id=f"m-{number}")
+        assert (again.text, again.status, again.duplicate) == (reply, "complete", True)
+
+
+def test_a_reply_survives_a_cut(kept: Threads, leasing: LeasingStore, wire: str) -> None:
+    """As the reply of any turn: its text goes into the ring."""
+    left(kept, leasing, wire, 1, "First.")
+    conversation = kept(ScriptedBackend("To new.", "More.", wire=wire), leasing, gate="steer")
+    conversation.send("New.", turn_id="m-3")
+    conversation.send("And now?", turn_id="m-4")
+    compacted = Chat(ScriptedBackend(wire=wire)).compact_state(
+        blob_in(leasing), Compactor(MessageLimit(1), KeepRecentTurns(1))
+    )
+    conversation = kept(ScriptedBackend(wire=wire), put(LeasingStore(), compacted.state), gate="steer")
+
+    again = conversation.send("Hello 1.", turn_id="m-1")
+
+    assert "First." not in said(compacted.state)
+    assert (again.text, again.status, again.duplicate) == ("First.", "complete", True)
+
+
 # ---------------------------------------------------------------------------- answers that no one has checked
 
 
@@ -286,7 +369,37 @@ def test_a_stored_answer_is_checked_and_not_paid_again(
 
     assert (result.output, result.status, backend.requests) == ({"value": 1}, "complete", [])
     assert [text for text in spoken(result.state) if text in ("Hello.", FIRST)] == ["Hello.", FIRST]
-    assert inspect_state(result.state).waiting_messages == (came == "an event") + (bool(context) and resumes)
+    assert inspect_state(result.state).waiting_messages == (came == "an event")
+
+
+@pytest.mark.parametrize("row", ["unchecked", "over"])
+@pytest.mark.parametrize("resumes", [True, False], ids=["resume", "again"])
+def test_a_stored_answer_fits_a_wider_type(
+    kept: Threads, leasing: LeasingStore, wire: str, row: str, resumes: bool
+) -> None:
+    """The description of the new type and a context leave no message to a later turn."""
+    found = unchecked(wire) if row == "unchecked" else over(wire, TYPED, brings="sender")
+    leasing = put(leasing, found)
+    if row == "over":
+        with pytest.raises(ProviderRejectedError):
+            Chat(ScriptedBackend(REFUSED, wire=wire)).conversation(leasing.inner, "ada", gate="steer").send(
+                "Late.", turn_id="m-2"
+            )
+    backend = ScriptedBackend("Fine.", wire=wire)
+    conversation = kept(backend, leasing, gate="steer")
+    wider = {"output_type": Output(dict[str, int | str], mode="prompt"), "context": "It snows."}
+
+    send = (
+        conversation.resume if resumes else lambda **more: conversation.send("Hello.", turn_id="m-1", **more)
+    )
+    result = send(**wider, metadata={"lang": "de"})
+    calls = len(backend.requests)
+    after = conversation.send("How are you?")
+
+    assert (result.output, calls) == ({"value": 1}, 0)
+    assert read_history(result.state).turns[0].metadata == {"lang": "de"}
+    assert said(after.state)[-3:] == [FIRST, "How are you?", "Fine."]
+    assert read_history(after.state).turns[-1].metadata == {}
 
 
 def test_a_stored_answer_that_does_not_fit_is_asked_for_again(

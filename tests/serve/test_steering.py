@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from goaitools_py import AsyncChat, Chat, tool, user
-from goaitools_py.backends.base import BackendError
+from goaitools_py.backends.base import BackendError, ModelRequest
 from goaitools_py.serve import MemoryRelay, ServeLimits, serve
 from goaitools_py.states import read_history
 from goaitools_py.stores import AsyncMemoryStore, MemoryStore
 from goaitools_py.testing import Calls, ScriptedBackend
+from goaitools_py.testing.scripted import AsyncScriptedExchange
 
 from ._relays import relays
 from ._world import World, asynchronous, said
@@ -359,20 +360,18 @@ async def test_a_stop_before_the_call_for_late_messages_is_kept(wire: str) -> No
                     await asyncio.sleep(0.005)
             return version
 
+    class Interrupted(ScriptedBackend):
+        async def asend(self, request: ModelRequest) -> AsyncScriptedExchange:
+            if not senders:
+                senders.append(asyncio.create_task(world.ask("POST", TURNS, said("Late.", "m2"))))
+                await waiting(world, "Late.")
+            return await super().asend(request)
+
     stops: list[asyncio.Task[Any]] = []
     senders: list[asyncio.Task[Any]] = []
-    backend = ScriptedBackend("First.", "To late.", wire=wire)
+    backend = Interrupted("First.", "To late.", wire=wire)
     world = world_of(backend=backend, store=Stopping())
     twin = world_of(backend=ScriptedBackend(wire=wire), store=world.store)
-    ask = backend.asend
-
-    async def asend(request: Any) -> Any:
-        if not senders:
-            senders.append(asyncio.create_task(world.ask("POST", TURNS, said("Late.", "m2"))))
-            await waiting(world, "Late.")
-        return await ask(request)
-
-    backend.asend = asend  # type: ignore[method-assign]
     async with world.app.running():
         first = (await world.ask("POST", TURNS, said()))[1]
         second = (await senders[0])[1]

@@ -467,6 +467,8 @@ class KeptTurn:
             # Only before a save: a turn that changes nothing leaves the unreadable bytes in their row.
             if new != row.mine:
                 yield from self._set_aside(engine)
+                if new != self._given and engine.is_only_asked:
+                    yield from self._keep_branch()
             stored = yield from row.commit(new, is_there=self._is_there, is_last=stops is None)
         except DuplicateError:
             return (yield from self._repeat())
@@ -627,6 +629,8 @@ class KeptTurn:
             return
         try:
             yield from self._set_aside(engine)
+            if engine.is_only_asked:
+                yield from self._keep_branch()
             self._end = yield from self._row.commit(new, is_there=self._is_there, is_last=True)
         except DuplicateError:
             yield from self._append_behind()
