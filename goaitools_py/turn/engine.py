@@ -18,21 +18,18 @@ blob at every instant: each step replaces one frozen state in the turn's books (
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Final, NamedTuple
-
-import msgspec
+from typing import Any, Final
 
 from ..backends.base import Reply
 from ..base.values import replace
 from ..open_turn import acts, attempts, inbox, journal, steps
 from ..open_turn.attempts import ANSWERS
-from ..open_turn.turn_ids import TURN_IDS_FACT, StoredReply, reply_text
+from ..open_turn.turn_ids import TURN_IDS_FACT, StoredReply
 from ..state.blob_header import may_take_long
-from ..state.records import IDS_KEPT, Meta, counts_of, dollars_of, usage_of
+from ..state.records import Meta, counts_of, dollars_of, usage_of
 from ..state.state import ConversationState
 from ..types.citations import Citation, shifted
 from ..types.errors import (
-    BudgetExceededError,
     StateError,
     StateSizeError,
     StateTooLargeError,
@@ -43,11 +40,11 @@ from ..types.errors import (
 from ..types.events import ModelReplied, StateConverted, StateDiscarded, TextDelta, TurnCompleted, TurnStarted
 from ..types.messages import Message
 from ..types.result import ChatResult, Status
-from . import limits, shrink
+from . import ending, limits, shrink
 from .answer import TypedAnswer, counted, with_partials
 from .beginning import Beginning
 from .flow import Emit, Flow, computed
-from .ledger import Ledger, ReturnPoint
+from .ledger import Ledger
 from .limits import NOT_STORED, check_budget, check_queue, check_size, context_warnings, written
 from .model_call import ask
 from .plan import Plan
@@ -58,15 +55,6 @@ __all__ = ["TurnEngine"]
 
 MAX_PAUSES: Final = 8
 """The number of times that the turn asks the provider to continue a paused reply."""
-
-
-class _LastReply(NamedTuple):
-    """The end of a turn that goes on with new messages: its last reply, and the position with them."""
-
-    reply: Reply
-    point: ReturnPoint
-    is_stored: bool = False
-    """True if an earlier process got the reply."""
 
 
 class TurnEngine:
@@ -114,7 +102,7 @@ class TurnEngine:
                 return (yield from self._finish(None, self._open_reply(ledger.state), "awaiting_tools"))
             beginning.deny()
         voice = beginning.admit()
-        if ledger.state.open is None or not _has_reply(ledger.state):  # else see `_stored_end`
+        if ledger.state.open is None or not ending.has_reply(ledger.state):  # else see `stored_end`
             check_budget(ledger, voice.model)
         yield from check_size(ledger)
         if ledger.listening:
@@ -291,11 +279,11 @@ class TurnEngine:
         cited: tuple[Citation, ...] = ()
         said = steps.paused_text(state, self._plan.dialect)
         looks = False
-        ended: _LastReply | None = None
+        ended: ending.LastReply | None = None
         if state.open is not None:
-            stored = yield from self._stored_end(voice)
+            stored = yield from ending.stored_end(ledger, self._answer, voice)
             if isinstance(stored, Reply):
-                return stored, "complete"
+                return stored, self._close(voice, "complete")
             ended, state = stored, ledger.state
         if answers or not journal.ready(state):
             yield from run_calls(ledger, tools, allowed=limits.calls_left(ledger), answers=answers)
@@ -332,7 +320,7 @@ class TurnEngine:
             if output is not None and ledger.plan.stream:
                 asking = with_partials(asking, output, said)
             if ended is not None:
-                asking = self._or_ended(asking, ended)
+                asking = ending.or_ended(ledger, asking, ended)
             reply = yield from asking
             ledger.has_ended = False
             if ended is not None and reply is ended.reply:  # the provider did not take the new messages
@@ -384,94 +372,9 @@ class TurnEngine:
             limit = limits.stop_at_limit(ledger, invalid_in_a_row)
             looks = self._plan.steers
 
-    def _stored_end(self, voice: Voice) -> Flow[Reply | _LastReply | None]:
-        """Take up a turn that an earlier process left behind its last reply, which is not paid for again.
-
-        Returns the reply if the turn is over with it; the reply and the position if messages that came at its
-        end are left to send; None if the turn has to go on.
-        """
-        ledger, opened = self._ledger, self._ledger.state.open
-        if opened is None or not _has_reply(ledger.state):
-            return None
-        is_answer = not steps.has_ended(ledger.state)  # it was not checked yet
-        word = opened.iterations[-1].finish_reason
-        reply = Reply(entries=(), text=reply_text(opened.closed(), ledger.dialect), finish_reason=word)
-        # Without a requested type any text is an answer: an earlier call of the chat has asked for a type.
-        asked = ledger.state
-        if self._answer is not None and not (yield from self._answer.fits(reply.text, is_new=False)):
-            told, ledger.state = ledger.state, asked
-            check_budget(ledger, voice.model)
-            ledger.state = told
-            return None
-        if ledger.has_own_waiting:  # the messages of this delivery came at the end of that turn
-            check_budget(ledger, voice.model)
-            if is_answer:
-                ledger.state = steps.reopened(attempts.without_marks(ledger.state, ledger.dialect))
-            return None
-        if ledger.listening and reply.text:
-            yield Emit(TextDelta(reply.text, ledger.iteration, **ledger.event_ids))
-        if is_answer or not ledger.asks or self._is_spent(voice):
-            ledger.drop_words()
-            ledger.state = steps.with_metadata(ledger.state, ledger.options.metadata)
-            self._close(voice, "complete")
-            return reply
-        ledger.has_ended = True
-        return _LastReply(reply, ledger.return_point(), True)
-
-    def _is_spent(self, voice: Voice) -> bool:
-        """True if a turn that is over must not ask for more: its time or a limit is used up."""
-        ledger, now = self._ledger, self._ledger.state
-        try:
-            return (
-                ledger.is_late
-                or limits.reached(ledger) is not None
-                or limits.is_over_budget(ledger, voice.model)
-            )
-        except BudgetExceededError:  # the price of the reply is unknown: it was paid for, and is the answer
-            ledger.state = now
-            return True
-
-    def _goes_on(self, voice: Voice, reply: Reply) -> Flow[_LastReply | None]:
-        """Look for new messages at the end of a turn that steers. If some came, the turn is open again with
-        them, for one more model call. None: the turn is over.
-
-        At a limit of the turn or of the conversation the messages wait for the next one.
-        """
-        before, ledger = self._before_end, self._ledger
-        if before is None:
-            return None
-        self._before_end = None
-        yield from ledger.tick()
-        if self._is_spent(voice) or not (yield from ledger.take_in(steps.reopened(before))):
-            return None
-        ledger.has_ended = True
-        return _LastReply(reply, ledger.return_point())
-
-    def _or_ended(self, asking: Flow[Reply], ended: _LastReply) -> Flow[Reply]:
-        """Ask once more. If the call fails before the provider has taken the new messages, the turn ends with
-        its last reply, and they wait for the next turn."""
-        ledger, given = self._ledger, ended.point.position.state
-        try:
-            return (yield from asking)
-        except TurnStoppedError:
-            raise  # nobody goes on with it unless a user asks
-        except TurnError as exc:
-            opened = ledger.state.open
-            if opened is None or given.open is None or opened.entries is not given.open.entries:
-                raise
-            failure = type(exc).__name__
-        events = (*given.meta.events, *ledger.state.meta.events)
-        ledger.go_back(ended.point)
-        if ended.is_stored:
-            ledger.drop_words()
-        meta = msgspec.structs.replace(ledger.state.meta, events=tuple(dict.fromkeys(events))[-IDS_KEPT:])
-        ledger.state = inbox.released(replace(ledger.state, meta=meta))
-        ledger.warn(
-            "left_waiting",
-            f"the model call for new messages failed ({failure}): the turn ended before them, and they wait "
-            "for the next turn",
-        )
-        return ended.reply
+    def _goes_on(self, voice: Voice, reply: Reply) -> Flow[ending.LastReply | None]:
+        before, self._before_end = self._before_end, None
+        return None if before is None else (yield from ending.goes_on(self._ledger, voice, reply, before))
 
     def _booked(
         self,
@@ -632,11 +535,6 @@ class TurnEngine:
         if ledger.listening and status != "in_progress":
             yield Emit(TurnCompleted(result, self.counts["message_count"], **ledger.event_ids))
         return result
-
-
-def _has_reply(state: ConversationState) -> bool:
-    """True if an earlier process left the open turn behind its last reply."""
-    return steps.has_ended(state) or (state.open is not None and attempts.ends_with_answer(state.open))
 
 
 def _status(reply: Reply, *, limited: bool) -> Status:
