@@ -30,7 +30,7 @@ from ..types.tokens import TokenCounter
 from .attempts import ANSWERS, ends_with_answer, without_marks
 from .journal import CLAIM, STARTED, calls_started, resolved, results
 from .meter import Before, booked, with_unanswered, without_unsent
-from .turn_ids import ENDED, TURN_IDS_FACT, UNANSWERED, finished
+from .turn_ids import TURN_IDS_FACT, UNANSWERED, finished
 
 __all__ = [
     "accept",
@@ -38,10 +38,8 @@ __all__ = [
     "close_turn",
     "failure_in",
     "failure_of",
-    "has_ended",
     "not_accepted",
     "paused_text",
-    "reopened",
     "reply_text",
     "settle",
     "with_failure",
@@ -49,25 +47,6 @@ __all__ = [
     "with_partial_said",
     "without_failure",
 ]
-
-
-def reopened(state: ConversationState) -> ConversationState:
-    """The state before the end of its open turn, to which messages have come. The turn is over without them:
-    whoever goes on with it must not ask for its reply again."""
-    turn = state.open
-    assert turn is not None
-    row = [len(turn.iterations), *turn.facts.get(TURN_IDS_FACT, ())]
-    return replace(state, open=replace(turn, facts={**turn.facts, ENDED: row}))
-
-
-def has_ended(state: ConversationState) -> bool:
-    """True if the open turn was over before messages came at its end, and no provider has taken those."""
-    return state.open is not None and _is_over(state.open)
-
-
-def _is_over(turn: OpenTurn) -> bool:
-    row = turn.facts.get(ENDED)
-    return row is not None and row[0] == len(turn.iterations) and not turn.letters and not turn.calls
 
 
 def reply_text(state: ConversationState, dialect: Dialect) -> str:
@@ -87,7 +66,7 @@ def paused_text(state: ConversationState, dialect: Dialect) -> str:
 
 def _is_paused(turn: OpenTurn) -> bool:
     """True if the open turn ends with a reply without calls: the provider paused it."""
-    if not turn.iterations or turn.calls or turn.letters or _is_over(turn):
+    if not turn.iterations or turn.calls or turn.letters:
         return False
     return ANSWERS not in turn.facts or not ends_with_answer(turn)
 
@@ -389,8 +368,8 @@ def close_turn(
     """Close the open turn. Calls without a result get a flagged result; partial text becomes a fact.
 
     `status`: the end of the turn; the ring of turn ids keeps it. A turn that ends with a paused reply, or
-    with an answer that does not fit its type, is "truncated", not "unanswered". One that was over is
-    "complete"; if a provider has taken later messages, only these are not. Earlier attempts leave the turn.
+    with an answer that does not fit its type, is "truncated", not "unanswered". Earlier attempts leave the
+    turn.
 
     `is_unsent`: the provider would refuse each later request with this turn. The turn stays for readers.
 
@@ -400,7 +379,6 @@ def close_turn(
     turn = state.open
     if turn is None:
         return state
-    is_over = ENDED in turn.facts and _is_over(turn)
     if ANSWERS in turn.facts:
         state = without_marks(state, dialect)
         turn = state.open or turn
@@ -409,14 +387,10 @@ def close_turn(
         turn = _with_results(replace(turn, calls=tuple(resolved(call) for call in turn.calls)), dialect)
     elif _is_paused(turn):
         turn = _settled(turn, dialect)
-    # A turn that went on after its end: its first messages have their reply.
-    answered: Sequence[str] = turn.facts.get(ENDED, (0,))[1:] if status == UNANSWERED else ()
-    if status == UNANSWERED and (is_over or _is_paused(turn)):
-        status = "complete" if is_over else "truncated"
+    if status == UNANSWERED and _is_paused(turn):
+        status = "truncated"
     known: dict[str, Any] = {**turn.facts, **(facts or {})}
-    # These facts have a use only while the turn is open. A failure behind a turn's end is not its own.
-    keeps_end = answered and not is_over
-    for name in (STARTED, CLAIM, *((_FAILED,) if is_over else ()), *(() if keeps_end else (ENDED,))):
+    for name in (STARTED, CLAIM):  # only an open turn has a use for them
         known.pop(name, None)
     if turn.partial:
         known["interrupted"] = turn.partial
@@ -429,9 +403,6 @@ def close_turn(
         counted = without_unsent(counted, turn.entries, dialect)
     closed = with_turn(replace(state, open=None), replace(turn, facts=known).closed())
     ids = turn.facts.get(TURN_IDS_FACT, ())
-    if answered and counted.turn:
-        counted = finished(counted, answered, "complete")
-        ids = [id for id in ids if id not in answered]
     meta = msgspec.structs.replace(
         finished(counted, ids, status) if counted.turn else counted,
         messages=state.meta.messages + turn.messages,

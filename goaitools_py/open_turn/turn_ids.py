@@ -17,14 +17,13 @@ import msgspec
 from ..backends.base import Dialect
 from ..backends.read_entries import read_entries
 from ..base import rawjson
-from ..base.values import Value, replace
+from ..base.values import Value
 from ..state.closed_turns import ClosedTurn
 from ..state.codec import LIMITS, BlobLimits
 from ..state.records import IDS_KEPT, Meta, RingRow, TurnIdRow, digest8
 from ..state.state import ConversationState, closed_turns
 
 __all__ = [
-    "ENDED",
     "TURN_IDS_FACT",
     "UNANSWERED",
     "UNKNOWN_SAID",
@@ -46,10 +45,6 @@ __all__ = [
 TURN_IDS_FACT: Final = "turn_ids"
 """The name of a turn fact: the digests of the turn ids of all messages that a model has accepted in the turn.
 There are several if the turn took over the messages of an earlier, unanswered turn."""
-
-ENDED: Final = "ended"
-"""A fact of a turn that was over before messages came at its end: the number of its replies then, and the
-digests of the turn ids that these replies have answered. A closed turn has it if no reply came after that."""
 
 UNANSWERED: Final = "unanswered"
 """A status in the ring: the turn failed, and a newer message closed it before it had a reply."""
@@ -162,9 +157,9 @@ def stored_reply(state: ConversationState, key: TurnKey, dialect: Dialect) -> St
     row = next(row for row in state.meta.ring if row.id == key.id)
     for later, turn in enumerate(reversed(closed_turns(state))):
         if key.id in turn.record.facts.get(TURN_IDS_FACT, ()):
-            record = _up_to_reply(turn, key.id).record
+            record = turn.record
             return StoredReply(
-                text=row.text or _text_for(turn, key.id, dialect),  # the ring has it from before a rewrite
+                text=row.text or reply_text(turn, dialect),  # the ring has it from before a rewrite
                 status=row.status,
                 finish_reason=record.iterations[-1].finish_reason if record.iterations else "",
                 number=_number(state.meta, record.at, later),
@@ -199,8 +194,8 @@ def with_texts(
     known = {row.id for row in meta.ring}
     found: dict[str, str] = {}
     for turn in removed:
-        for digest in known.intersection(turn.record.facts.get(TURN_IDS_FACT, ())):
-            found[digest] = within_json(_text_for(turn, digest, dialect), min(_MAX_TEXT, most))
+        if digests := known.intersection(turn.record.facts.get(TURN_IDS_FACT, ())):
+            found |= dict.fromkeys(digests, within_json(reply_text(turn, dialect), min(_MAX_TEXT, most)))
     if not found:
         return meta
     # From the newest reply on: redeliveries come soon after the first delivery.
@@ -211,20 +206,6 @@ def with_texts(
         left -= _size(text)
         kept.append(row._replace(text=text if left >= 0 else ""))
     return msgspec.structs.replace(meta, ring=tuple(reversed(kept)))
-
-
-def _up_to_reply(turn: ClosedTurn, id: str) -> ClosedTurn:
-    """The turn up to the reply to the messages of a turn id: later messages may have no reply."""
-    count, *ids = turn.record.facts.get(ENDED, (0,))
-    if id not in ids:
-        return turn
-    iterations = turn.record.iterations[:count]
-    entries = turn.entries[: sum(len(one.roles) for one in iterations)]
-    return ClosedTurn(entries, replace(turn.record, iterations=iterations))
-
-
-def _text_for(turn: ClosedTurn, id: str, dialect: Dialect) -> str:
-    return reply_text(_up_to_reply(turn, id), dialect)
 
 
 def reply_text(turn: ClosedTurn, dialect: Dialect) -> str:

@@ -36,7 +36,6 @@ FACTS: Final = frozenset(
         "citations",
         "claim",
         "done",
-        "ended",
         "failed",
         "fallback",
         "flags",

@@ -159,7 +159,6 @@ def checked_facts(facts: dict[str, Any]) -> dict[str, Any]:
     flags_are_text = isinstance(flags, dict) and all(isinstance(flag, str) for flag in flags.values())
     ids = facts.get("turn_ids", [])
     ids_are_text = isinstance(ids, list) and all(isinstance(digest, str) for digest in ids)
-    ended_is_row = "ended" not in facts or _is_end(facts["ended"])
     started = facts.get("calls_started", 0)
     started_is_count = type(started) is int and 0 <= started <= MAX_COUNT
     partial_is_text = isinstance(facts.get("interrupted", ""), str)
@@ -178,7 +177,6 @@ def checked_facts(facts: dict[str, Any]) -> dict[str, Any]:
     if not (
         flags_are_text
         and ids_are_text
-        and ended_is_row
         and started_is_count
         and partial_is_text
         and metadata_is_text
@@ -191,13 +189,6 @@ def checked_facts(facts: dict[str, Any]) -> dict[str, Any]:
     ):
         raise unreadable("the turn facts")
     return facts
-
-
-def _is_end(row: Any) -> bool:
-    """Whether this is a count, and digests behind it."""
-    if not isinstance(row, list) or not row or not all(isinstance(one, str) for one in row[1:]):
-        return False
-    return type(row[0]) is int and 0 < row[0] <= MAX_COUNT
 
 
 def _is_act(row: Any) -> bool:

@@ -23,7 +23,6 @@ from typing import Any, Final
 from ..backends.base import Reply
 from ..base.values import replace
 from ..open_turn import acts, attempts, inbox, journal, steps
-from ..open_turn.attempts import ANSWERS
 from ..open_turn.turn_ids import TURN_IDS_FACT, StoredReply
 from ..state.blob_header import may_take_long
 from ..state.records import Meta, counts_of, dollars_of, usage_of
@@ -66,8 +65,6 @@ class TurnEngine:
         self._beginning = Beginning(self._ledger)
         self._result: ChatResult[Any] | None = None
         self._answer = None if plan.output is None else TypedAnswer(self._ledger, plan.output)
-        self._before_end: ConversationState | None = None
-        """The state with the last reply, before it closed the turn. Only for a turn that steers."""
 
     def run(self) -> Flow[ChatResult[Any]]:
         """The turn's flow: yields effects, returns the result, raises typed errors."""
@@ -102,7 +99,7 @@ class TurnEngine:
                 return (yield from self._finish(None, self._open_reply(ledger.state), "awaiting_tools"))
             beginning.deny()
         voice = beginning.admit()
-        if ledger.state.open is None or not ending.has_reply(ledger.state):  # else see `stored_end`
+        if not ending.has_answer(ledger.state):  # else see `stored_answer`
             check_budget(ledger, voice.model)
         yield from check_size(ledger)
         if ledger.listening:
@@ -280,11 +277,11 @@ class TurnEngine:
         said = steps.paused_text(state, self._plan.dialect)
         looks = False
         ended: ending.LastReply | None = None
-        if state.open is not None:
-            stored = yield from ending.stored_end(ledger, self._answer, voice)
-            if isinstance(stored, Reply):
-                return stored, self._close(voice, "complete")
-            ended, state = stored, ledger.state
+        if ending.has_answer(state):
+            stored = yield from ending.stored_answer(ledger, self._answer, voice)
+            if stored is not None and not (yield from self._takes_stored(voice, stored)):
+                return stored, "complete"
+            state = ledger.state
         if answers or not journal.ready(state):
             yield from run_calls(ledger, tools, allowed=limits.calls_left(ledger), answers=answers)
             state = ledger.state
@@ -295,7 +292,7 @@ class TurnEngine:
                 return self._open_reply(state), "in_progress"
             limit = limits.stop_at_limit(ledger)
             looks = self._plan.steers
-        elif ended is None and ledger.has_asked and (one_step or ledger.options.on_limit == "answer"):
+        elif ledger.has_asked and (one_step or ledger.options.on_limit == "answer"):
             # With on_limit="answer" the last model call is still due. With "raise", resuming means to go on,
             # so the limit is not checked before one more reply, unless the turn goes step by step.
             limit = limits.stop_at_limit(ledger)
@@ -310,7 +307,7 @@ class TurnEngine:
                 yield from shrink.compact_before_request(ledger, lambda: voice)
             asking = ask(
                 ledger,
-                voice.after_first() if ledger.has_asked else voice,
+                voice.after_first() if ledger.has_asked or ended is not None else voice,
                 shrink=lambda: shrink.shrink_for_context(ledger, lambda: voice),
                 booked=partial(
                     self._booked, voice, said, cited, is_last=limit is not None, may_pause=pauses < MAX_PAUSES
@@ -324,7 +321,7 @@ class TurnEngine:
             reply = yield from asking
             ledger.has_ended = False
             if ended is not None and reply is ended.reply:  # the provider did not take the new messages
-                return reply, self._close(voice, "complete")
+                return reply, "complete"
             ended, state = None, ledger.state
             is_open = state.open is not None
             if is_open:
@@ -336,14 +333,17 @@ class TurnEngine:
             if not is_open:
                 if reply.stop == "pause":
                     ledger.warn("limit_reached", f"the provider paused its reply {pauses + 1} times")
-                ended = yield from self._goes_on(voice, reply)
+                status = _status(reply, limited=limit is not None)
+                if self._plan.steers and status == "complete":
+                    ended = yield from ending.goes_on(ledger, voice, reply)
                 if ended is None:
-                    return reply, _status(reply, limited=limit is not None)
+                    return reply, status
                 said, cited = "", ()
                 continue
             if output is not None and not reply.calls and reply.stop != "pause":
                 if (yield from self._is_answered(voice, reply)):
-                    ended = yield from self._goes_on(voice, reply)
+                    if self._plan.steers:
+                        ended = yield from ending.goes_on(ledger, voice, reply)
                     if ended is None:
                         return reply, "complete"
                     said, cited = "", ()
@@ -372,9 +372,21 @@ class TurnEngine:
             limit = limits.stop_at_limit(ledger, invalid_in_a_row)
             looks = self._plan.steers
 
-    def _goes_on(self, voice: Voice, reply: Reply) -> Flow[ending.LastReply | None]:
-        before, self._before_end = self._before_end, None
-        return None if before is None else (yield from ending.goes_on(self._ledger, voice, reply, before))
+    def _takes_stored(self, voice: Voice, reply: Reply) -> Flow[bool]:
+        """Close the turn with an answer that an earlier process got. True if messages of this call are left
+        to send: they get a turn of their own."""
+        ledger = self._ledger
+        if is_left := ledger.has_own_waiting:
+            check_budget(ledger, voice.model)
+        else:
+            ledger.drop_words()
+            ledger.state = steps.with_metadata(ledger.state, ledger.options.metadata)
+        self._close(voice, "complete")
+        if is_left:
+            ledger.set_base(ledger.state)
+        elif ledger.listening and reply.text:
+            yield Emit(TextDelta(reply.text, ledger.iteration, **ledger.event_ids))
+        return is_left
 
     def _booked(
         self,
@@ -404,9 +416,6 @@ class TurnEngine:
         if opened is None or opened.calls or pauses:
             return reply
         wanted = self._plan.output
-        if self._plan.steers:
-            ends = _status(reply, limited=is_last) == "complete" and ANSWERS not in opened.facts
-            self._before_end = ledger.state if ends else None
         if wanted is not None and _status(reply, limited=is_last) == "complete":
             ledger.state = attempts.marked(ledger.state, keep_earlier=wanted.asked.keep_attempts)
         else:

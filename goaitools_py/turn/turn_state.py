@@ -97,8 +97,8 @@ class TurnState(Timing):
         left_waiting: None at first. After the provider has refused a request with the messages that others
             had put into a shared conversation: these messages. They stay in the inbox, and the turn goes on
             without them.
-        has_ended: True while only new messages of others keep the turn from its end: its last reply is
-            complete, and nothing else is left to send.
+        has_ended: True while only new messages of others keep the call from its end: its turn is closed,
+            and nothing else is left to send.
         rewrites: The changes of the stored history that the turn tries. Its requests have them; the state
             gets them with a reply, because only a reply shows that they were right.
     """
@@ -174,6 +174,12 @@ class TurnState(Timing):
             self._is_given = False
         self.state = state
 
+    def begin_later(self) -> None:
+        """Begin a turn of messages that came behind the last reply. The caller's metadata is not theirs."""
+        self.has_ended = True
+        self.options = replace(self.options, metadata=None)
+        self.set_base(self.state)
+
     def position(self) -> Snapshot:
         """The turn's position now, for a later `step_back`."""
         return Snapshot(self.state, self._base, self._without_input, self._is_given)
@@ -241,7 +247,7 @@ class TurnState(Timing):
         The messages of `left_waiting` stay.
         """
         state = self.state
-        if self._unedited is not None and state.open is None and self.given is not None:
+        if self._unedited is not None and self.given is not None and self.is_only_asked:
             # The messages that waited before the edit wait in the old state, too.
             known = set(map(id, self.given.inbox))
             own = tuple([item for item in state.inbox if id(item) not in known])

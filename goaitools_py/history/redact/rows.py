@@ -54,7 +54,6 @@ NO_TEXT_FACTS: Final = frozenset(
         "calls_started",
         "claim",
         "done",
-        "ended",
         "flags",
         "n",
         "pin",
