@@ -24,11 +24,13 @@ from ..state.records import IDS_KEPT, Meta, RingRow, TurnIdRow, digest8
 from ..state.state import ConversationState, closed_turns
 
 __all__ = [
+    "SAME_CALL",
     "TURN_IDS_FACT",
     "UNANSWERED",
     "UNKNOWN_SAID",
     "StoredReply",
     "TurnKey",
+    "answered_in",
     "begun",
     "finished",
     "given_up",
@@ -45,6 +47,10 @@ __all__ = [
 TURN_IDS_FACT: Final = "turn_ids"
 """The name of a turn fact: the digests of the turn ids of all messages that a model has accepted in the turn.
 There are several if the turn took over the messages of an earlier, unanswered turn."""
+
+SAME_CALL: Final = "same_call"
+"""A fact of a complete turn of messages that came behind the last reply of a call: the digests of the turn
+ids of the same call's earlier turns. The call has returned this turn's reply, and so does a second delivery."""
 
 UNANSWERED: Final = "unanswered"
 """A status in the ring: the turn failed, and a newer message closed it before it had a reply."""
@@ -155,16 +161,29 @@ def given_up(meta: Meta, removed: Sequence[ClosedTurn]) -> Meta:
 def stored_reply(state: ConversationState, key: TurnKey, dialect: Dialect) -> StoredReply:
     """The reply of a finished turn: from the history if the turn is there, else from the ring."""
     row = next(row for row in state.meta.ring if row.id == key.id)
+    found = answered_in(state, key.id)
+    if found is None:
+        return StoredReply(text=row.text, status=row.status)
+    turn, later = found
+    record = turn.record
+    # The ring has the text of the id's own turn from before a rewrite.
+    known = "" if key.id in record.facts.get(SAME_CALL, ()) else row.text
+    return StoredReply(
+        text=known or reply_text(turn, dialect),
+        status=row.status,
+        finish_reason=record.iterations[-1].finish_reason if record.iterations else "",
+        number=_number(state.meta, record.at, later),
+    )
+
+
+def answered_in(state: ConversationState, id: str) -> tuple[ClosedTurn, int] | None:
+    """The closed turn whose reply the call with a turn id has returned, and the number of turns after it;
+    None if the history has no such turn."""
     for later, turn in enumerate(reversed(closed_turns(state))):
-        if key.id in turn.record.facts.get(TURN_IDS_FACT, ()):
-            record = turn.record
-            return StoredReply(
-                text=row.text or reply_text(turn, dialect),  # the ring has it from before a rewrite
-                status=row.status,
-                finish_reason=record.iterations[-1].finish_reason if record.iterations else "",
-                number=_number(state.meta, record.at, later),
-            )
-    return StoredReply(text=row.text, status=row.status)
+        facts = turn.record.facts
+        if id in facts.get(TURN_IDS_FACT, ()) or id in facts.get(SAME_CALL, ()):
+            return turn, later
+    return None
 
 
 def _number(meta: Meta, at: int, later: int) -> int | None:

@@ -46,6 +46,7 @@ FACTS: Final = frozenset(
         "pin",
         "repaired",
         "rewritten",
+        "same_call",
         "settings",
         "status",
         "turn_ids",

@@ -157,8 +157,8 @@ def checked_facts(facts: dict[str, Any]) -> dict[str, Any]:
     """Check the types of the facts that this release uses, and give all facts."""
     flags = facts.get("flags", {})
     flags_are_text = isinstance(flags, dict) and all(isinstance(flag, str) for flag in flags.values())
-    ids = facts.get("turn_ids", [])
-    ids_are_text = isinstance(ids, list) and all(isinstance(digest, str) for digest in ids)
+    every = [facts[name] for name in ("turn_ids", "same_call") if name in facts]
+    ids_are_text = all(isinstance(ids, list) and all(isinstance(id, str) for id in ids) for ids in every)
     started = facts.get("calls_started", 0)
     started_is_count = type(started) is int and 0 <= started <= MAX_COUNT
     partial_is_text = isinstance(facts.get("interrupted", ""), str)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..backends.read_entries import read_entries
 from ..open_turn import attempts, journal
-from ..open_turn.turn_ids import TURN_IDS_FACT, StoredReply, TurnKey
+from ..open_turn.turn_ids import StoredReply, TurnKey, answered_in
 from ..output.misfit import Misfit, problem_words
-from ..state.state import ConversationState, closed_turns
+from ..state.state import ConversationState
 from ..types.errors import OutputError, ToolError
 from ..types.events import Event, OutputDelta, TextDelta
 from ..types.messages import Text
@@ -173,13 +173,14 @@ class TypedAnswer:
     def stored(self, state: ConversationState, stored: StoredReply, key: TurnKey | None) -> Any:
         """The value in the stored reply of a finished turn; None if it does not fit."""
         wanted = self._wanted
-        if wanted.tool is not None and key is not None:
-            for turn in closed_turns(state):
-                if key.id in turn.record.facts.get(TURN_IDS_FACT, ()):
-                    every = [
-                        c for m in read_entries(self._ledger.dialect, turn.entries) for c in m.tool_calls
-                    ]
-                    return wanted.last_answer([c.arguments for c in every if c.name == wanted.tool.name])
+        found = None if wanted.tool is None or key is None else answered_in(state, key.id)
+        if found is not None and wanted.tool is not None:
+            said = read_entries(self._ledger.dialect, found[0].entries)
+            calls = [
+                call.arguments for one in said for call in one.tool_calls if call.name == wanted.tool.name
+            ]
+            if (value := wanted.last_answer(calls)) is not None:
+                return value
         return lenient(wanted, stored.text) if stored.status == "complete" else None
 
 

@@ -86,12 +86,13 @@ def or_ended(ledger: Ledger, asking: Flow[Reply], ended: LastReply) -> Flow[Repl
     result, and they wait for the next turn."""
     try:
         return (yield from asking)
-    except TurnStoppedError:
-        raise  # nobody goes on with it unless a user asks
     except TurnError as exc:
-        if ledger.state.open is not None:
+        # Of a stop the stored state has to tell: no process goes on unless a user asks.
+        if ledger.state.open is not None or isinstance(exc, TurnStoppedError):
             raise
         failure = type(exc).__name__
+    finally:
+        ledger.has_ended = False
     events = (*ended.point.position.state.meta.events, *ledger.state.meta.events)
     ledger.go_back(ended.point)
     meta = msgspec.structs.replace(ledger.state.meta, events=tuple(dict.fromkeys(events))[-IDS_KEPT:])

@@ -25,7 +25,7 @@ from ..base.values import replace
 from ..open_turn import acts, attempts, inbox, journal, steps
 from ..open_turn.turn_ids import TURN_IDS_FACT, StoredReply
 from ..state.blob_header import may_take_long
-from ..state.records import Meta, counts_of, dollars_of, usage_of
+from ..state.records import IDS_KEPT, Meta, counts_of, dollars_of, usage_of
 from ..state.state import ConversationState
 from ..types.citations import Citation, shifted
 from ..types.errors import (
@@ -319,7 +319,6 @@ class TurnEngine:
             if ended is not None:
                 asking = ending.or_ended(ledger, asking, ended)
             reply = yield from asking
-            ledger.has_ended = False
             if ended is not None and reply is ended.reply:  # the provider did not take the new messages
                 return reply, "complete"
             ended, state = None, ledger.state
@@ -474,6 +473,9 @@ class TurnEngine:
         settings: dict[str, Any] = {}
         if voice.settings:
             settings = {name: value for name, value in voice.recorded.items() if name not in NOT_STORED}
+        opened, earlier = ledger.state.open, ledger.same_call
+        if self._plan.steers and opened is not None:
+            ledger.same_call = (*earlier, *opened.facts.get(TURN_IDS_FACT, ()))[-IDS_KEPT:]
         if self._plan.claim:
             ledger.state = inbox.released(ledger.state)
         ledger.state = acts.close(
@@ -483,6 +485,7 @@ class TurnEngine:
             now=ledger.now.wall_ms,
             settings=settings,
             fallback=ledger.fell_back,
+            same_call=earlier,
             is_unsent=is_unsent,
         )
         return status

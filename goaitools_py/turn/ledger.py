@@ -460,7 +460,8 @@ class Ledger(TurnState):
         if self.has_begun:
             self.admit_appended()
         pending = self.drop_input() if drop_input else ()
-        self.release()
+        if not self.has_ended:  # else see `ending.or_ended`, which goes back to the claimed messages
+            self.release()
         if self.is_as_given:
             blob = self.plan.blob
         else:

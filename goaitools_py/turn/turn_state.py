@@ -99,6 +99,7 @@ class TurnState(Timing):
             without them.
         has_ended: True while only new messages of others keep the call from its end: its turn is closed,
             and nothing else is left to send.
+        same_call: The digests of the turn ids of this call's turns that are closed, if the turn steers.
         rewrites: The changes of the stored history that the turn tries. Its requests have them; the state
             gets them with a reply, because only a reply shows that they were right.
     """
@@ -115,6 +116,7 @@ class TurnState(Timing):
         self.partial_text = ""
         self.left_waiting: inbox.Others | None = None
         self.has_ended = False
+        self.same_call: tuple[str, ...] = ()
         self.rewrites: tuple[Rewrite, ...] = ()
         self._others: inbox.Others | None = None
         self._base: ConversationState | None = None

@@ -14,10 +14,12 @@ from goaitools_py import (
     KeepRecentTurns,
     Limits,
     MessageLimit,
+    NothingToResumeError,
     ProviderRejectedError,
     TurnError,
     TurnInProgressError,
     event,
+    tool,
 )
 from goaitools_py.backends.base import BackendError, ModelRequest
 from goaitools_py.open_turn.inbox import FORMAT
@@ -32,9 +34,12 @@ from goaitools_py.states import (
     state_messages,
 )
 from goaitools_py.stores import MemoryStore
-from goaitools_py.testing import ScriptedBackend, check_history
+from goaitools_py.testing import Calls, ScriptedBackend, check_history
 from goaitools_py.types.events import TextDelta
 
+from ..turn.test_empty_replies import chat as chat_reply
+from ..turn.test_empty_replies import claude, responses
+from ..turn.test_refused_turns import FILTERED, ITEM
 from .conftest import FaultyStore, LeasingStore, Threads, blob_in, said
 
 WIRES = ("openai", "openai-responses", "anthropic")
@@ -42,6 +47,24 @@ REFUSED = BackendError("no", status=400, body=b'{"error": {"message": "no"}}')
 DOWN = BackendError("down", status=503)
 TYPED: dict[str, Any] = {"output_type": Output(dict[str, int], mode="prompt")}
 FIRST = '{"value": 1}'
+CUT: dict[str, Any] = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+ENDS: dict[str, dict[str, Any]] = {
+    "openai": {
+        "refused": chat_reply("content_filter", content=None),
+        "truncated": chat_reply("length", content="Sec", out=5),
+    },
+    "openai-responses": {"refused": responses(**FILTERED), "truncated": responses(ITEM, out=5, **CUT)},
+    "anthropic": {
+        "refused": claude(stop="refusal"),
+        "truncated": claude({"type": "text", "text": "Sec"}, out=5, stop="max_tokens"),
+    },
+}
+
+
+@tool(requires_approval=True)
+def buy() -> str:
+    """Buy it."""
+    return "bought"
 
 
 @pytest.fixture(params=WIRES)
@@ -119,27 +142,26 @@ def spoken(blob: bytes) -> list[str]:
 
 
 @pytest.mark.parametrize("failure", [REFUSED, DOWN], ids=["refused", "down"])
-@pytest.mark.parametrize("resumes", [True, False], ids=["resume", "again"])
 def test_what_came_is_refused_or_finds_no_provider(
-    kept: Threads, leasing: LeasingStore, wire: str, asked: Any, failure: Any, resumes: bool
+    kept: Threads, leasing: LeasingStore, wire: str, asked: Any, failure: Any
 ) -> None:
-    """It waits on. The turn has the reply that it had, also as a value and as events."""
+    """The turn before has its reply, also as a value and as events."""
     backend, events = ScriptedBackend(failure, wire=wire, max_retries=0), list[Any]()
     chat = {"on_event": events.append}
     conversation = kept(backend, put(leasing, over(wire, asked)), chat=chat, gate="steer")
 
-    send = (
-        conversation.resume if resumes else lambda **more: conversation.send("Hello.", turn_id="m-1", **more)
-    )
-    result = send(**asked)
+    result = conversation.send("Hello.", turn_id="m-1", **asked)
+    told = [one.text for one in events if isinstance(one, TextDelta)]
+    with pytest.raises(TurnError) as caught:
+        conversation.resume(**asked)
 
-    assert (result.text, result.status) == (FIRST, "complete")
+    assert (result.text, result.status, result.duplicate, told) == (FIRST, "complete", True, [FIRST])
     assert result.output == ({"value": 1} if asked else None)
-    assert [one.code for one in result.warnings] == ["left_waiting"]
-    assert [one.text for one in events if isinstance(one, TextDelta)] == [FIRST]
+    assert inspect_state(result.state).waiting_messages == 1
+    assert [one.text for one in caught.value.pending_input][:1] == (["Late."] if failure is REFUSED else [])
     assert len(backend.requests) == 1
-    assert spoken(result.state) == ["Hello.", FIRST, "Late."]
-    assert check_history(wire, state_messages(result.state)) == []
+    assert spoken(blob_in(leasing)) == ["Hello.", FIRST, *([] if failure is REFUSED else ["Late."])]
+    assert check_history(wire, state_messages(blob_in(leasing))) == []
 
 
 @pytest.mark.parametrize("context", [None, "It snows."])
@@ -153,13 +175,38 @@ def test_what_came_is_gone(
             "Late.", turn_id="m-2"
         )
     backend = ScriptedBackend(wire=wire)
+    conversation = kept(backend, leasing, gate="steer")
 
-    result = kept(backend, leasing, gate="steer").resume(context=context, **asked)
+    with pytest.raises(NothingToResumeError):
+        conversation.resume(context=context, **asked)
+    result = conversation.send("Hello.", turn_id="m-1", context=context, **asked)
 
     assert (result.text, result.status, backend.requests) == (FIRST, "complete", [])
     assert result.output == ({"value": 1} if asked else None)
     assert spoken(result.state) == ["Hello.", FIRST]
     assert inspect_state(result.state).waiting_messages == 0
+
+
+@pytest.mark.parametrize("end", ["refused", "truncated", "denied"])
+def test_a_reply_stays_whatever_the_reply_to_a_late_message_is(
+    kept: Threads, leasing: LeasingStore, wire: str, save: str, end: str
+) -> None:
+    """Cut off, refused by the model, or with a call that a new message denies."""
+    other = Chat(ScriptedBackend(wire=wire)).conversation(leasing.inner, "ada", gate="steer")
+    second: Any = Calls([("buy", {})]) if end == "denied" else ENDS[wire][end]
+    backend = ScriptedBackend(
+        then(lambda: other.append(event("Late.")), "First."), second, "To new.", wire=wire
+    )
+    conversation = kept(backend, leasing, chat={"tools": [buy]}, save=save, gate="steer")
+
+    result = conversation.send("Hello.", turn_id="m-1")
+    conversation.send("New.", turn_id="m-3", on_pending="deny")
+    again = conversation.send("Hello.", turn_id="m-1")
+
+    assert result.status == ("awaiting_tools" if end == "denied" else end)
+    assert (again.text, again.status, again.duplicate) == ("First.", "complete", True)
+    assert b"First." in backend.requests[-1].body
+    assert check_history(wire, state_messages(again.state)) == []
 
 
 def test_more_may_not_be_spent(kept: Threads, leasing: LeasingStore, wire: str, asked: Any) -> None:
@@ -271,7 +318,7 @@ def test_a_message_has_its_reply_though_a_later_one_has_none(
 
     assert (first.text, first.status, first.duplicate) == ("First.", "complete", True)
     assert (second.text, second.duplicate) == ("To late.", False)
-    assert read_history(second.state).turns[0].status == "interrupted"
+    assert [turn.status for turn in read_history(second.state).turns][:2] == ["complete", "interrupted"]
     assert check_history(wire, state_messages(second.state)) == []
 
 
@@ -372,19 +419,12 @@ def test_a_stored_answer_is_checked_and_not_paid_again(
     assert inspect_state(result.state).waiting_messages == (came == "an event")
 
 
-@pytest.mark.parametrize("row", ["unchecked", "over"])
 @pytest.mark.parametrize("resumes", [True, False], ids=["resume", "again"])
 def test_a_stored_answer_fits_a_wider_type(
-    kept: Threads, leasing: LeasingStore, wire: str, row: str, resumes: bool
+    kept: Threads, leasing: LeasingStore, wire: str, resumes: bool
 ) -> None:
     """The description of the new type and a context leave no message to a later turn."""
-    found = unchecked(wire) if row == "unchecked" else over(wire, TYPED, brings="sender")
-    leasing = put(leasing, found)
-    if row == "over":
-        with pytest.raises(ProviderRejectedError):
-            Chat(ScriptedBackend(REFUSED, wire=wire)).conversation(leasing.inner, "ada", gate="steer").send(
-                "Late.", turn_id="m-2"
-            )
+    leasing = put(leasing, unchecked(wire))
     backend = ScriptedBackend("Fine.", wire=wire)
     conversation = kept(backend, leasing, gate="steer")
     wider = {"output_type": Output(dict[str, int | str], mode="prompt"), "context": "It snows."}
@@ -400,6 +440,23 @@ def test_a_stored_answer_fits_a_wider_type(
     assert read_history(result.state).turns[0].metadata == {"lang": "de"}
     assert said(after.state)[-3:] == [FIRST, "How are you?", "Fine."]
     assert read_history(after.state).turns[-1].metadata == {}
+
+
+def test_a_stored_answer_leaves_no_instruction_if_its_reader_goes(
+    kept: Threads, leasing: LeasingStore, wire: str
+) -> None:
+    """The call that takes it up is cancelled at its text."""
+    backend = ScriptedBackend("Fine.", wire=wire)
+    conversation = kept(backend, put(leasing, unchecked(wire)))
+    turn = conversation.start_resume(**TYPED, context="It snows.")
+    for one in turn:
+        if isinstance(one, TextDelta):
+            break
+    turn.cancel()
+
+    after = conversation.send("How are you?")
+
+    assert said(after.state)[-3:] == [FIRST, "How are you?", "Fine."]
 
 
 def test_a_stored_answer_that_does_not_fit_is_asked_for_again(

@@ -332,24 +332,28 @@ def row_of_a_turn_that_was_over(wire: str) -> bytes:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("failure", [REFUSED, None], ids=["refused", "answered"])
 @asynchronous
-async def test_a_reply_that_is_stored_is_streamed_once(wire: str, failure: Any) -> None:
-    """The message is posted again after a crash: its stream has the stored reply, and what comes after it."""
+async def test_a_reply_that_is_stored_is_streamed_once(wire: str) -> None:
+    """The message is posted again after a crash: its stream has the stored reply. What came later waits."""
     store = AsyncMemoryStore()
     await store.save("ada/hall", await asyncio.to_thread(row_of_a_turn_that_was_over, wire), expected=None)
-    world = world_of(backend=ScriptedBackend(failure or "Second.", wire=wire), store=store)
+    world = world_of(backend=ScriptedBackend("Second.", wire=wire), store=store)
     async with world.app.running():
         events = await streamed(world, said())
-    texts = [data["text"] for name, data in events if name == "text"]
-    assert "".join(texts) == ("First." if failure else "First.Second.")
-    assert events[-1][1]["text"] == ("First." if failure else "Second.")
+        assert (await world.ask("GET", HALL))[1]["turn_status"] == "waiting"
+        async with world.stream("POST", CURRENT) as answer:
+            assert b"Second." in await answer.body()
+    assert "".join(data["text"] for name, data in events if name == "text") == "First."
+    assert events[-1][1]["text"] == "First."
+    assert len(world.backend.requests) == 1
 
 
 @pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("brings", ["a sender", "an application"])
 @asynchronous
-async def test_a_stop_before_the_call_for_late_messages_is_kept(wire: str) -> None:
-    """It comes from another worker when the turn has claimed them. Nobody asks for a reply to them."""
+async def test_a_stop_before_the_call_for_late_messages(wire: str, brings: str) -> None:
+    """It comes from another worker when the turn has claimed them. The turn before is complete. Nobody asks
+    for a reply to a message of an application. One that a client has sent gets a turn of its own."""
 
     class Stopping(AsyncMemoryStore):
         async def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
@@ -362,9 +366,12 @@ async def test_a_stop_before_the_call_for_late_messages_is_kept(wire: str) -> No
 
     class Interrupted(ScriptedBackend):
         async def asend(self, request: ModelRequest) -> AsyncScriptedExchange:
-            if not senders:
+            if not senders and brings == "a sender":
                 senders.append(asyncio.create_task(world.ask("POST", TURNS, said("Late.", "m2"))))
                 await waiting(world, "Late.")
+            elif not senders:
+                chat = AsyncChat(ScriptedBackend(wire=wire))
+                await chat.conversation(world.store, "ada/hall", gate="steer").append(user("Late."))
             return await super().asend(request)
 
     stops: list[asyncio.Task[Any]] = []
@@ -374,11 +381,15 @@ async def test_a_stop_before_the_call_for_late_messages_is_kept(wire: str) -> No
     twin = world_of(backend=ScriptedBackend(wire=wire), store=world.store)
     async with world.app.running():
         first = (await world.ask("POST", TURNS, said()))[1]
-        second = (await senders[0])[1]
+        second = (await senders[0])[1] if senders else {}
         assert (await stops[0])[1] == {"stopped": True}
-        assert (first["status"], second["status"]) == ("stopped", "stopped")
-        assert len(backend.requests) == 1
-        assert (await world.ask("GET", HALL))[1]["turn_status"] == "stopped"
+        status = (await world.ask("GET", HALL))[1]["turn_status"]
+        again = (await world.ask("POST", TURNS, said()))[1]
+    assert (again["status"], again["text"]) == ("complete", "First.")
+    assert first["status"] == ("complete" if senders else "stopped")
+    assert second.get("text", "") == ("To late." if senders else "")
+    assert status == ("none" if senders else "stopped")
+    assert len(backend.requests) == (2 if senders else 1)
 
 
 def test_what_the_gate_needs() -> None:

@@ -59,6 +59,7 @@ NO_TEXT_FACTS: Final = frozenset(
         "pin",
         "repaired",
         "rewritten",
+        "same_call",
         "status",
         "turn_ids",
         "unsent",
