@@ -50,7 +50,7 @@ There are several if the turn took over the messages of an earlier, unanswered t
 
 SAME_CALL: Final = "same_call"
 """A fact of a complete turn of messages that came behind the last reply of a call: the digests of the turn
-ids of the same call's earlier turns. The call has returned this turn's reply, and so does a second delivery."""
+ids of the turns before it in the call. The call has returned its reply, and so does a second delivery."""
 
 UNANSWERED: Final = "unanswered"
 """A status in the ring: the turn failed, and a newer message closed it before it had a reply."""
@@ -177,8 +177,8 @@ def stored_reply(state: ConversationState, key: TurnKey, dialect: Dialect) -> St
 
 
 def answered_in(state: ConversationState, id: str) -> tuple[ClosedTurn, int] | None:
-    """The closed turn whose reply the call with a turn id has returned, and the number of turns after it;
-    None if the history has no such turn."""
+    """The closed turn with the reply that the call of a turn id has returned, and the number of turns after
+    it; None if the history lacks it."""
     for later, turn in enumerate(reversed(closed_turns(state))):
         facts = turn.record.facts
         if id in facts.get(TURN_IDS_FACT, ()) or id in facts.get(SAME_CALL, ()):

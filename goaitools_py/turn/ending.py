@@ -4,7 +4,7 @@ Owns: whether a call that has a last reply ends with it, or asks once more. Must
 the last reply, or how a turn is closed.
 
 A turn that steers looks for new messages behind its last reply. If some came, the same call goes on with a
-turn of theirs. The turn before is closed: what becomes of the new one, its reply stays.
+turn for them. The turn before is closed by then, so its reply stays if the new one fails.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from ..backends.base import Reply
 from ..base.values import replace
 from ..open_turn import attempts, inbox
 from ..open_turn.turn_ids import reply_text
-from ..state.records import IDS_KEPT
-from ..state.state import ConversationState
+from ..state.records import IDS_KEPT, OpenTurn
 from ..types.errors import BudgetExceededError, TurnError, TurnStoppedError
 from . import limits
 from .answer import TypedAnswer
@@ -36,19 +35,19 @@ class LastReply(NamedTuple):
     point: ReturnPoint
 
 
-def has_answer(state: ConversationState) -> bool:
+def has_answer(opened: OpenTurn) -> bool:
     """True if an earlier process left the open turn behind a typed answer that it had not checked."""
-    return state.open is not None and attempts.ends_with_answer(state.open)
+    return attempts.ends_with_answer(opened)
 
 
 def stored_answer(ledger: Ledger, answer: TypedAnswer | None, voice: Voice) -> Flow[Reply | None]:
-    """The answer that an earlier process left unchecked, which is not paid for again. None if there is none,
-    or if it does not fit: the turn has to go on.
+    """The answer that an earlier process left unchecked, which is not paid for again. None without one, or if
+    it does not fit: the turn has to go on.
 
     Without a requested type any text is an answer: an earlier call of the chat has asked for a type.
     """
     opened, asked = ledger.state.open, ledger.state
-    if opened is None or not attempts.ends_with_answer(opened):
+    if opened is None or not has_answer(opened):
         return None
     text = reply_text(opened.closed(), ledger.dialect)
     if answer is None or (yield from answer.fits(text, is_new=False)):

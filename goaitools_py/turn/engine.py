@@ -99,7 +99,8 @@ class TurnEngine:
                 return (yield from self._finish(None, self._open_reply(ledger.state), "awaiting_tools"))
             beginning.deny()
         voice = beginning.admit()
-        if not ending.has_answer(ledger.state):  # else see `stored_answer`
+        opened = ledger.state.open
+        if opened is None or not ending.has_answer(opened):  # else see `stored_answer`
             check_budget(ledger, voice.model)
         yield from check_size(ledger)
         if ledger.listening:
@@ -277,7 +278,7 @@ class TurnEngine:
         said = steps.paused_text(state, self._plan.dialect)
         looks = False
         ended: ending.LastReply | None = None
-        if ending.has_answer(state):
+        if state.open is not None and ending.has_answer(state.open):
             stored = yield from ending.stored_answer(ledger, self._answer, voice)
             if stored is not None and not (yield from self._takes_stored(voice, stored)):
                 return stored, "complete"

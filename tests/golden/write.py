@@ -494,8 +494,17 @@ def _unanswered(wire: str, codec: Any, bound: Any) -> bytes:
     return _row(store)
 
 
-def _over(wire: str, codec: Any, bound: Any) -> bytes:
-    """A turn that was over, and a message that came at its end, before it was sent."""
+def _late(wire: str, codec: Any, bound: Any) -> bytes:
+    """A turn, and a message that came at its end, claimed before it was sent."""
+    return _steered(wire, codec, bound)[0]
+
+
+def _same_call(wire: str, codec: Any, bound: Any) -> bytes:
+    """The same conversation with the turn of that message: one call has both turns."""
+    return _steered(wire, codec, bound)[1]
+
+
+def _steered(wire: str, codec: Any, bound: Any) -> list[bytes]:
     store, rows = MemoryStore(), list[bytes]()
 
     def first(_: Any) -> str:
@@ -509,7 +518,7 @@ def _over(wire: str, codec: Any, bound: Any) -> bytes:
     with Chat(ScriptedBackend(first, second, wire=wire), codec=codec) as chat:
         conversation = chat.conversation(store, "k", gate="steer", binding=bound)
         conversation.send("How is the door?", turn_id="m-1")
-    return rows[0]
+    return [rows[0], _row(store)]
 
 
 def _row(store: MemoryStore) -> bytes:
@@ -519,8 +528,9 @@ def _row(store: MemoryStore) -> bytes:
 
 
 def own() -> Iterator[dict[str, Any]]:
-    """Waiting messages that know their turn, and a turn that was over before the message came."""
-    cells = [(*cell, wire, make) for cell in _codecs() for wire in WIRES for make in (_unanswered, _over)]
+    """Waiting messages that know their turn, and turns of messages that came at the end of another one."""
+    makers = (_unanswered, _late, _same_call)
+    cells = [(*cell, wire, make) for cell in _codecs() for wire in WIRES for make in makers]
     for name, codec, key, bound, wire, make in cells:
         row, opening = make(wire, codec, bound), {"codec": codec, "binding": bound}
         yield {

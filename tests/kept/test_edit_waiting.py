@@ -21,8 +21,6 @@ from goaitools_py import (
 from goaitools_py.backends.dialects import dialect_for
 from goaitools_py.base.values import replace
 from goaitools_py.history.branch import before_message
-from goaitools_py.open_turn.inbox import claimed
-from goaitools_py.open_turn.turn_ids import ENDED
 from goaitools_py.state.records import digest8
 from goaitools_py.state.state import ConversationState
 from goaitools_py.testing import Calls, ScriptedBackend
@@ -139,30 +137,6 @@ def test_a_failed_turn_beside_the_edited_message_is_known(
     conversation.send("Charge me.", turn_id="m-1")
     assert said(blob_in(leasing)).count("Charge me.") == 1
     assert "Typo." not in said(blob_in(leasing))
-
-
-def test_a_turn_that_was_over_stays_over(kept: Threads, leasing: Any, wire: str) -> None:
-    """A message came at its end and was claimed. Whatever facts the open turn has, they stay."""
-    backend = ScriptedBackend(Calls([("look", {})]), DOWN, wire=wire, max_retries=0)
-
-    @tool
-    def look() -> str:
-        """Look."""
-        return "dark"
-
-    conversation = kept(backend, leasing, gate="steer", chat={"tools": [look]})
-    fails(conversation, "R?", turn_id="m-1")
-    put(leasing, wire, "Typo.", "m-2")
-    put(leasing, wire, "More.", "m-4")
-    state = claimed(state_in(leasing), "c-1")
-    assert state.open is not None
-    opened = replace(state.open, facts={**state.open.facts, ENDED: [1, digest8("m-1")]})
-    for edit, left in (("m-2", []), ("m-4", ["m-2"]), (f"{state.meta.id}-waiting-2", ["m-2"])):
-        edited = before_message(replace(state, open=opened), edit, dialect_for(wire, None))
-        assert edited.open is opened
-        assert edited.inbox == state.inbox[: len(left)]
-        assert rows_of(edited)[0] == ["m-1", *left]
-        assert edited.meta.status == state.meta.status
 
 
 # ---------------------------------------------------------------------- the message that is meant

@@ -24,7 +24,7 @@ from goaitools_py import (
 )
 from goaitools_py.backends.dialects import known_dialect
 from goaitools_py.open_turn.inbox import said_by_others, withdrawn
-from goaitools_py.open_turn.steps import has_ended, paused_text
+from goaitools_py.open_turn.turn_ids import is_finished, key_of, stored_reply
 from goaitools_py.seal import rewrap
 from goaitools_py.state import blob
 from goaitools_py.state.apart import StateHead
@@ -387,9 +387,12 @@ def test_waiting_messages_know_their_turn(vector: Vector) -> None:
     waiting = [[item.turn, item.speaker, item.pinned, item.topic] for item in state.inbox]
     assert waiting == facts["waiting"]
     assert opened(dump_state(state, **vector.opening), vector) == [each.raw() for each in segments]
-    assert has_ended(state) is (facts["feature"] == "over")
-    if has_ended(state):
-        assert (state.inbox[0].is_taken, paused_text(state, known_dialect(state.meta.wire))) == (True, "")
+    if facts["feature"] != "unanswered":
+        first = key_of("m-1", ())
+        assert is_finished(state.meta, first)
+        assert [item.is_taken for item in state.inbox] == ([True] if facts["feature"] == "late" else [])
+        last = "It is locked." if facts["feature"] == "late" else "It is open."
+        assert stored_reply(state, first, known_dialect(state.meta.wire)).text == last
         return
     for turn_id in ("m-1", "m-2"):
         others = said_by_others(state, digest8(turn_id), None).items
