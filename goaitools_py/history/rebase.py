@@ -473,11 +473,10 @@ def _behind(
         rules=min(their.meta.rules, my.meta.rules),
     )
     joined = replace(_with_results(joined, my, own), meta=meta)
-    waiting = [item for item in joined.inbox if item not in heard]
-    joined = _with_inbox(
-        replace(joined, inbox=tuple(waiting)), _added(old.inbox, my.inbox), my.meta, old.meta
-    )
-    return replace(joined, meta=msgspec.structs.replace(joined.meta, context=""))
+    waiting = tuple(_added(heard, joined.inbox))  # without a message that has another claim by now
+    joined = _with_inbox(replace(joined, inbox=waiting), _added(old.inbox, my.inbox), my.meta, old.meta)
+    joined = replace(joined, meta=msgspec.structs.replace(joined.meta, context=""))
+    return _with_claims(joined, my, old)
 
 
 def _with_results(

@@ -122,6 +122,7 @@ class RunDriver:
                         self._hub.set_aside(run)
                         following.append(asyncio.create_task(self._follow_taker(run)))
                     if isinstance(event, TurnStarted):
+                        has_asked = False  # of a turn that begins anew
                         if following and run.is_copy:
                             # The turn that took the message in was stopped or lost, and its page was told so.
                             await turn.cancel()

@@ -593,3 +593,40 @@ def test_a_message_that_was_saved_is_found_though_others_went_on_with_the_turn(w
     assert holds_state(own, mine, base=base)
     assert not holds_state(others, mine, base=base)
     assert said(own).count("And then?") == 1
+
+
+@pytest.mark.parametrize("now", ["unclaimed", "released", "claimed anew"])
+def test_a_turn_behind_another_one_takes_the_messages_that_it_has_answered(
+    wire: str, base: bytes, now: str
+) -> None:
+    """Whichever claim they have by now: the next request has them once."""
+    plain: dict[str, Any] = {"codec": PLAIN, "binding": None}
+    waits = rainy(wire, base)
+    claimed = waits if now == "unclaimed" else claim_waiting(waits, "c1", **plain)
+    mine = chat(wire, "Noted.").chat_with_state(claimed, user="And?").state
+    theirs = dump_state(released(load_state(claimed)))
+    if now == "claimed anew":
+        theirs = claim_waiting(theirs, "c2", **plain)
+    theirs = rewind_state(theirs)
+
+    joined = rebase_state(mine, base=claimed, theirs=theirs, concurrent_turns=True)
+
+    assert said(joined).count("It rains.") == 1
+    assert load_state(joined).inbox == ()
+    check(wire, joined)
+
+
+def test_a_turn_behind_another_one_releases_what_it_left(wire: str, base: bytes) -> None:
+    """Its provider refused the message: it waits, and can be withdrawn."""
+    plain: dict[str, Any] = {"codec": PLAIN, "binding": None}
+    claimed = claim_waiting(rainy(wire, base), "c1", **plain)
+    (kept,) = load_state(claimed).inbox
+    answered = load_state(chat(wire, "Noted.").chat_with_state(base, user="And?").state)
+    meta = msgspec.structs.replace(answered.meta, rev=answered.meta.rev + 2)
+    mine = dump_state(replace(answered, inbox=(kept.claimed(""),), meta=meta))
+
+    joined = rebase_state(mine, base=claimed, theirs=rewind_state(claimed), concurrent_turns=True)
+
+    assert [item.is_taken for item in load_state(joined).inbox] == [False]
+    assert withdraw_message(joined, "e1", **plain) != joined
+    check(wire, joined)

@@ -493,3 +493,15 @@ def test_an_event_may_have_the_id_of_a_turn(
     result = kept(backend, leasing, save=save, gate="steer").send("Hello.", turn_id="1")
 
     assert said(result.state) == ["Hello.", "First.", "It rains.", "Second."]
+
+
+def test_an_answer_as_text_is_read_again(kept: Threads, leasing: LeasingStore, wire: str) -> None:
+    """The type was asked for by a tool, and the model answered in text: a second delivery has the value."""
+    options = {"output_type": Output(dict[str, int], mode="tool")}
+    conversation = kept(ScriptedBackend(FIRST, wire=wire), leasing)
+
+    first = conversation.send("Hello.", turn_id="m-1", **options)
+    again = conversation.send("Hello.", turn_id="m-1", **options)
+
+    assert first.output == again.output == {"value": 1}
+    assert again.duplicate

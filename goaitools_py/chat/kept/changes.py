@@ -37,7 +37,6 @@ __all__ = [
     "copy_flow",
     "fork_flow",
     "hold",
-    "is_copy_flow",
     "let_go",
     "message_ids",
     "reset_flow",
@@ -256,17 +255,6 @@ def copy_flow(
     if listening:
         yield from beside.tell()
     return beside.version
-
-
-def is_copy_flow(other: RowSettings, stored: bytes) -> Flow[bool]:
-    """True if the state under another key is a copy of this one that no turn has changed."""
-    beside = Row(other)
-    try:
-        yield from beside.load()
-        found = load_state(beside.stored, codec=other.codec, binding=other.binding)
-    except StateError:
-        return False
-    return found.meta.parent == digest8(stored[:112])
 
 
 def reset_flow(settings: RowSettings) -> Flow[None]:

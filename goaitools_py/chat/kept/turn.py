@@ -43,7 +43,7 @@ from ...types.events import CheckpointReady, TurnCompleted
 from ...types.messages import Message
 from ...types.result import ChatResult
 from ...types.turn_warnings import TurnWarning
-from .changes import Held, copy_flow, hold, is_copy_flow, save_held_flow
+from .changes import Held, copy_flow, hold, save_held_flow
 from .parts import later_whole, made_whole
 from .row import DuplicateError, Row, branch_key
 from .row_calls import RowSettings
@@ -191,6 +191,8 @@ class KeptTurn:
             yield from self._row.load(tolerates_damage=True, is_whole=self._edits)
             if self._held and (yield from self._save_held()):
                 yield from self._row.load(tolerates_damage=True, is_whole=self._edits)
+            if self._edits:
+                self._check_same_turns()
             # An engine from before a restart has not grown from this state: a save of it would lose what
             # another worker has added.
             self._engine = None
@@ -202,6 +204,8 @@ class KeptTurn:
             try:
                 result = yield from self._pass_on(engine)
             except _OvertakenError:
+                if self._branch[0]:  # it lacks what the other worker has saved
+                    yield from self._drop_branch()
                 continue
             except Exception as exc:
                 return (yield from self._note_failure(engine, exc))
@@ -210,6 +214,24 @@ class KeptTurn:
             f"other workers saved {MAX_RESTARTS} times before this turn could begin, and nothing was called: "
             "try again later"
         )
+
+    def _check_same_turns(self) -> None:
+        """Refuse an edit that begins anew behind a turn of another worker, which it would take out.
+
+        Raises StateConflictError.
+        """
+        row, turn_id = self._row, self._plan.options.turn_id
+        if not self._given or not row.stored or row.damage is not None:
+            return
+        reading = {"codec": row.settings.codec, "binding": row.settings.binding}
+        before, now = (load_state(blob, **reading).meta for blob in (self._given, row.stored))
+        known = {*[row.id for row in now.turn], *[row.id for row in now.ring]}
+        is_known = turn_id is not None and digest8(turn_id) in known
+        if not is_known and (before.created, before.processed) != (now.created, now.processed):
+            raise StateConflictError(
+                "another worker had a turn on this conversation since the edit began, and nothing was "
+                "called: look at the conversation, and edit it again"
+            )
 
     def _hold(self, state: bytes, base: bytes) -> None:
         """Keep a turn that the store did not take, for a second send of its `turn_id`."""
@@ -368,23 +390,21 @@ class KeptTurn:
             try:
                 version = yield from copy_flow(settings, self._given, beside)
             except StateConflictError:
-                # An earlier try has made the same copy, or the branch is of a conversation that was deleted.
-                if (yield from is_copy_flow(beside, self._given)):
-                    version = None
-                elif number < MAX_BRANCHES:
+                # The copy of another edit, also of the same conversation: if that edit is refused, it deletes
+                # its copy. Or a branch of a conversation that was deleted.
+                if number < MAX_BRANCHES:
                     continue
-                else:
-                    raise
+                raise
             self._branch = beside.key, version
             return
 
     def _drop_branch(self) -> Flow[None]:
-        """Delete the copy again: the edit was refused, so no branch was left. Else it stays beside it."""
+        """Delete the copy again: the edit was refused, or begins anew. Else it stays beside it."""
         (key, version), store = self._branch, self._row.settings.store
+        self._branch = "", None
         if version is not None and hasattr(store, "delete"):
             with suppress(Exception):
                 yield from self._row.ask(partial(store.delete, expected=version), key)
-                self._branch = "", None
 
     def _set_aside(self, engine: TurnEngine | FallbackTurn) -> Flow[None]:
         # Before the save that overwrites these bytes: a crash in between loses no byte.

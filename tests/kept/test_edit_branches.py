@@ -1,0 +1,116 @@
+"""Branches that edits leave, beside other workers: each edit has a copy of its own, of what it replaces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from goaitools_py import Chat, ProviderRejectedError, StateConflictError, event, user
+from goaitools_py.backends.base import BackendError, ModelRequest
+from goaitools_py.testing import ScriptedBackend
+
+from .conftest import FaultyStore, LeasingStore, Threads, blob_in, said
+
+WIRES = ("openai", "openai-responses", "anthropic")
+REFUSED = BackendError("no", status=400, body=b'{"error": {"message": "no"}}')
+
+
+@pytest.fixture(params=WIRES)
+def wire(request: pytest.FixtureRequest) -> str:
+    """Each test that asks for it runs over every provider API."""
+    return str(request.param)
+
+
+class Hooked(LeasingStore):
+    """A store in which another worker acts once, behind the save of a branch."""
+
+    act: Callable[[], Any] | None = None
+
+    def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
+        version = super().save(key, blob, expected=expected)
+        act = self.act
+        if ".branch." in key and act is not None:
+            self.act = None
+            act()
+        return version
+
+
+class Leaseless(FaultyStore):
+    """A store without leases that can list and delete."""
+
+    def delete(self, key: str, *, expected: int | None = None) -> bool:
+        return self.inner.delete(key, expected=expected)
+
+    def list(self, prefix: str = "", *, cursor: str | None = None, limit: int = 100) -> Any:
+        return self.inner.list(prefix, cursor=cursor, limit=limit)
+
+
+def rows(store: Any) -> dict[str, list[str]]:
+    """What each row of the store says."""
+    return {row.key: said(blob_in(store, row.key)) for row in store.inner.list().keys}
+
+
+@pytest.mark.parametrize("came", ["a message", "an event", "a withdrawal", "a turn", "the same edit"])
+def test_an_edit_that_begins_anew_copies_anew(kept: Threads, save: str, wire: str, came: str) -> None:
+    """Another worker saves between the copy and the first save of the edit."""
+    store = Hooked()
+    edits = kept(
+        ScriptedBackend("Old.", "New.", wire=wire), store, save=save, gate="steer", keep_branches=True
+    )
+    edits.send("One.", turn_id="m-1")
+    there = Chat(ScriptedBackend("Theirs.", wire=wire)).conversation(
+        store.inner, "ada", gate="steer", keep_branches=True
+    )
+    (rain,) = there.append(event("It rains."))
+
+    def turn(text: str, **fields: Any) -> None:
+        store.inner._leases.clear()  # the lease of the edit has run out
+        there.send(text, **fields)
+
+    acts: dict[str, Callable[[], Any]] = {
+        "a message": lambda: there.append(user("Please also Y.")),
+        "an event": lambda: there.append(event("It snows.")),
+        "a withdrawal": lambda: there.withdraw(rain),
+        "a turn": lambda: turn("Hello.", turn_id="m-9"),
+        "the same edit": lambda: turn("Two.", turn_id="m-2", edit="m-1"),
+    }
+    store.act = acts[came]
+
+    if came == "a turn":
+        with pytest.raises(StateConflictError, match="edit it again"):
+            edits.send("Two.", edit="m-1", turn_id="m-2")
+        assert rows(store) == {"ada": ["One.", "Old.", "It rains.", "Hello.", "Theirs."]}
+        return
+    result = edits.send("Two.", edit="m-1", turn_id="m-2")
+
+    more = {"a message": ["Please also Y."], "an event": ["It snows."]}.get(came, [])
+    rain_ = [] if came == "a withdrawal" else ["It rains."]
+    reply = "Theirs." if came == "the same edit" else "New."
+    (branch,) = [texts for key, texts in rows(store).items() if key != "ada"]
+    assert (result.text, result.duplicate) == (reply, came == "the same edit")
+    assert branch == ["One.", "Old.", *rain_, *more]
+    assert rows(store)["ada"] == [*rain_, *(more if came == "an event" else []), "Two.", reply]
+
+
+@pytest.mark.parametrize("kind", [Leaseless, LeasingStore])
+def test_a_refused_edit_deletes_its_own_copy_only(save: str, wire: str, kind: Any) -> None:
+    """Another edit of the same conversation was faster."""
+    store = kind()
+
+    def faster(_: ModelRequest) -> BackendError:
+        if kind is LeasingStore:
+            store.inner._leases.clear()  # the lease of the first edit has run out
+        there = Chat(ScriptedBackend("New.", wire=wire)).conversation(store, "ada", keep_branches=True)
+        there.send("Faster.", edit="m-1", turn_id="m-3")
+        return REFUSED
+
+    backend = ScriptedBackend("Old.", faster, wire=wire)
+    edits = Chat(backend).conversation(store, "ada", save=save, keep_branches=True)
+    edits.send("One.", turn_id="m-1")
+
+    with pytest.raises((ProviderRejectedError, StateConflictError)):
+        edits.send("Slower.", edit="m-1", turn_id="m-2")
+
+    assert list(rows(store).values()) == [["Faster.", "New."], ["One.", "Old."]]
