@@ -8,7 +8,7 @@ Every test has at most one of three markers; `tests/conftest.py` gives them.
   or recorded traffic (the fixture ``data_dir``).
 
 The README's test line runs the quick ones. `.ci/run` runs that line and then the rest: of each test that is
-not heavy at most 3 cases, the same ones each time (`GOAITOOLS_CASES`). `.ci/long cases` runs all cases.
+not heavy at most 2 cases, the same ones each time (`GOAITOOLS_CASES`). `.ci/long cases` runs all cases.
 """
 
 from __future__ import annotations

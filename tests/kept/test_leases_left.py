@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import linecache
+import os
 import sys
 import time
 import types
@@ -37,10 +38,10 @@ ASYNC = (
 """Without aiosqlite: a statement of it that is cancelled may keep the file locked, whatever it was for. In a
 turn the one that takes a lease is not cancelled; see `test_cancels`."""
 
-LINES = 60
-"""At how many lines of a call Ctrl-C comes."""
-MOMENTS, ENDS = 40, 12
-"""At how many moments a task is cancelled, or an event loop ends."""
+MOMENTS = int(os.environ.get("GOAITOOLS_LEASE_MOMENTS", "16"))
+"""At how many moments a task is cancelled. The long form takes 40."""
+LINES, ENDS = MOMENTS * 3 // 2, MOMENTS * 3 // 10
+"""At how many lines of a call Ctrl-C comes, and at how many moments an event loop ends."""
 
 
 # ------------------------------------------------------------------------------------------- Ctrl-C
