@@ -20,7 +20,7 @@ from ..types.errors import StateConflictError, TurnError, TurnInProgressError
 from ..types.messages import Message
 from ..types.options import ChatOptions, UserInput, refuse_misplaced
 from ..types.result import ChatResult, CompactionReport
-from .kept import changes
+from .kept import branches, changes
 from .kept.facade import ConversationInfo, ConversationSnapshot, Gate, KeptFacade
 from .kept.kept_drivers import AsyncKeptSteps
 from .kept.privacy import KeptPrivacy, export_flow
@@ -339,7 +339,7 @@ class AsyncConversation(KeptFacade):
         """
         refuse_misplaced("fork", misplaced)
         other = self._beside(key, binding)
-        await self._run(changes.fork_flow(self._settings, other, listening=self._listening))
+        await self._run(branches.fork_flow(self._settings, other, listening=self._listening))
         return AsyncConversation(self._ports, other, self._save)
 
     async def rewind(self, turns: int = 1, **misplaced: Unpack[NoFields]) -> None:

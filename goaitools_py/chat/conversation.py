@@ -21,7 +21,7 @@ from ..types.errors import StateConflictError, TurnError, TurnInProgressError
 from ..types.messages import Message
 from ..types.options import ChatOptions, UserInput, refuse_misplaced
 from ..types.result import ChatResult, CompactionReport
-from .kept import changes
+from .kept import branches, changes
 from .kept.facade import ConversationInfo, ConversationSnapshot, Gate, KeptFacade
 from .kept.kept_drivers import KeptSteps
 from .kept.privacy import KeptPrivacy, export_flow
@@ -333,7 +333,7 @@ class Conversation(KeptFacade):
         """
         refuse_misplaced("fork", misplaced)
         other = self._beside(key, binding)
-        self._run(changes.fork_flow(self._settings, other, listening=self._listening))
+        self._run(branches.fork_flow(self._settings, other, listening=self._listening))
         return Conversation(self._ports, other, self._save)
 
     def rewind(self, turns: int = 1, **misplaced: Unpack[NoFields]) -> None:

@@ -12,13 +12,12 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from ...base.values import replace
-from ...history.branch import fork_state, rewind_state, undo_cut
+from ...history.branch import rewind_state, undo_cut
 from ...open_turn.turn_ids import UNANSWERED
 from ...state.apart import whole
 from ...state.blob_header import may_take_long
 from ...state.records import digest8, fresh_id
 from ...state.state import dump_state, load_state, new_state
-from ...state.whole_blobs import rewrap
 from ...turn.flow import Clock, Emit, Flow, computed
 from ...types.errors import CompactionError, StateConflictError, StateError, TurnInProgressError
 from ...types.events import Appended, Compacted
@@ -34,8 +33,6 @@ __all__ = [
     "append_flow",
     "commit_flow",
     "conversation_id",
-    "copy_flow",
-    "fork_flow",
     "hold",
     "let_go",
     "message_ids",
@@ -223,38 +220,6 @@ def _going_back(
     yield from row.commit(new, is_paid=False)
     if listening:
         yield from row.tell()
-
-
-def fork_flow(settings: RowSettings, other: RowSettings, *, listening: bool = False) -> Flow[None]:
-    """Copy the conversation to another key. Raises `StateConflictError` if that key has one already."""
-    row = Row(settings)
-    yield from row.load(is_whole=True)
-    if not row.stored:
-        raise ValueError("there is nothing to fork: nothing is stored under this key")
-    yield from copy_flow(settings, row.stored, other, listening=listening)
-
-
-def copy_flow(
-    settings: RowSettings, stored: bytes, other: RowSettings, *, listening: bool = False
-) -> Flow[int | None]:
-    """Copy a whole state to another key; see `fork_flow`. Gives the version of the copy."""
-    beside = Row(other)
-    blob = yield from computed(
-        partial(
-            fork_state,
-            stored,
-            conversation_id=conversation_id(other.key),
-            codec=settings.codec,
-            binding=settings.binding,
-        )
-    )
-    if other.binding != settings.binding:
-        blob = rewrap(whole(blob), codec=settings.codec, binding=settings.binding, to_binding=other.binding)
-    # `beside` has loaded nothing, so this save succeeds only under a key without a state.
-    yield from beside.commit(blob, most=0, is_paid=False)
-    if listening:
-        yield from beside.tell()
-    return beside.version
 
 
 def reset_flow(settings: RowSettings) -> Flow[None]:

@@ -59,7 +59,7 @@ def aside_prefix(key: str) -> str:
 
 def branch_key(key: str, revision: int, number: int = 1) -> str:
     """The key of the copy that an edit makes of the conversation, at this revision of its state. `number`: 2
-    and more if another conversation has left a branch under this key."""
+    and more if there is a branch under this key already."""
     end = f"{_BRANCH}{revision}" + (f"-{number}" if number > 1 else "")
     return _cut(key, len(end)) + end
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 import dataclasses
 import threading
 from contextlib import suppress
-from functools import partial
 from typing import Any, Final
 
 from ...base.values import replace
@@ -43,16 +42,14 @@ from ...types.events import CheckpointReady, TurnCompleted
 from ...types.messages import Message
 from ...types.result import ChatResult
 from ...types.turn_warnings import TurnWarning
-from .changes import Held, copy_flow, hold, save_held_flow
+from .branches import EditBranch
+from .changes import Held, hold, save_held_flow
 from .parts import later_whole, made_whole
-from .row import DuplicateError, Row, branch_key
+from .row import DuplicateError, Row
 from .row_calls import RowSettings
 from .steering import Steering, StopWatch, take_in
 
 __all__ = ["KeptTurn"]
-
-MAX_BRANCHES: Final = 100
-"""How many branches of earlier conversations with the same key and revision an edit passes over."""
 
 MAX_RESTARTS: Final = 5
 """How often a turn begins anew because another worker saved before it had called anything."""
@@ -104,7 +101,7 @@ class KeptTurn:
         self._given = b""
         self._end: bytes | None = None
         self._aside = ""
-        self._branch: tuple[str, int | None] = ("", None)  # key and version of the copy before an edit
+        self._branch = EditBranch(self._row)
         self._has_called = False
         self._has_saved = False
         self._is_noted = False
@@ -192,7 +189,7 @@ class KeptTurn:
             if self._held and (yield from self._save_held()):
                 yield from self._row.load(tolerates_damage=True, is_whole=self._edits)
             if self._edits:
-                self._check_same_turns()
+                self._branch.check_same_turns(self._given, self._plan.options.turn_id)
             # An engine from before a restart has not grown from this state: a save of it would lose what
             # another worker has added.
             self._engine = None
@@ -204,8 +201,7 @@ class KeptTurn:
             try:
                 result = yield from self._pass_on(engine)
             except _OvertakenError:
-                if self._branch[0]:  # it lacks what the other worker has saved
-                    yield from self._drop_branch()
+                yield from self._branch.drop()  # it lacks what the other worker has saved
                 continue
             except Exception as exc:
                 return (yield from self._note_failure(engine, exc))
@@ -214,24 +210,6 @@ class KeptTurn:
             f"other workers saved {MAX_RESTARTS} times before this turn could begin, and nothing was called: "
             "try again later"
         )
-
-    def _check_same_turns(self) -> None:
-        """Refuse an edit that begins anew behind a turn of another worker, which it would take out.
-
-        Raises StateConflictError.
-        """
-        row, turn_id = self._row, self._plan.options.turn_id
-        if not self._given or not row.stored or row.damage is not None:
-            return
-        reading = {"codec": row.settings.codec, "binding": row.settings.binding}
-        before, now = (load_state(blob, **reading).meta for blob in (self._given, row.stored))
-        known = {*[row.id for row in now.turn], *[row.id for row in now.ring]}
-        is_known = turn_id is not None and digest8(turn_id) in known
-        if not is_known and (before.created, before.processed) != (now.created, now.processed):
-            raise StateConflictError(
-                "another worker had a turn on this conversation since the edit began, and nothing was "
-                "called: look at the conversation, and edit it again"
-            )
 
     def _hold(self, state: bytes, base: bytes) -> None:
         """Keep a turn that the store did not take, for a second send of its `turn_id`."""
@@ -341,7 +319,7 @@ class KeptTurn:
             raise _OvertakenError from exc
         if engine.is_only_asked:
             # The stored history stays until the provider takes the new message.
-            yield from self._keep_branch()
+            yield from self._branch.keep(self._given)
             claim, settings = self._plan.claim, self._row.settings
             if claim and engine.has_claimed and self._row.mine == self._given:
                 # Only with their marks: else a message could be withdrawn while the model reads it.
@@ -377,34 +355,6 @@ class KeptTurn:
             raise _OvertakenError from exc
         if row.stored != row.mine and self._plan.options.turn_id is not None:
             raise _OvertakenError  # the save got no answer but was done, and another worker continued from it
-
-    def _keep_branch(self) -> Flow[None]:
-        """Copy the conversation before its edit, if these settings say so."""
-        settings = self._row.settings
-        if not settings.keep_branches or self._branch[0]:
-            return
-        reading = {"codec": settings.codec, "binding": settings.binding}
-        revision = load_state(self._given, **reading).meta.rev
-        for number in range(1, MAX_BRANCHES + 1):
-            beside = replace(settings, key=branch_key(settings.key, revision, number))
-            try:
-                version = yield from copy_flow(settings, self._given, beside)
-            except StateConflictError:
-                # The copy of another edit, also of the same conversation: if that edit is refused, it deletes
-                # its copy. Or a branch of a conversation that was deleted.
-                if number < MAX_BRANCHES:
-                    continue
-                raise
-            self._branch = beside.key, version
-            return
-
-    def _drop_branch(self) -> Flow[None]:
-        """Delete the copy again: the edit was refused, or begins anew. Else it stays beside it."""
-        (key, version), store = self._branch, self._row.settings.store
-        self._branch = "", None
-        if version is not None and hasattr(store, "delete"):
-            with suppress(Exception):
-                yield from self._row.ask(partial(store.delete, expected=version), key)
 
     def _set_aside(self, engine: TurnEngine | FallbackTurn) -> Flow[None]:
         # Before the save that overwrites these bytes: a crash in between loses no byte.
@@ -488,7 +438,7 @@ class KeptTurn:
             if new != row.mine:
                 yield from self._set_aside(engine)
                 if new != self._given and engine.is_only_asked:
-                    yield from self._keep_branch()
+                    yield from self._branch.keep(self._given)
             stored = yield from row.commit(new, is_there=self._is_there, is_last=stops is None)
         except DuplicateError:
             return (yield from self._repeat())
@@ -502,8 +452,8 @@ class KeptTurn:
             exc.unsaved, exc.state, exc.base = why, row.timed(exc.state), row.mine
             raise exc from exc.__cause__
         self._is_noted, self._end = True, stored
-        if self._branch[0] and not engine.has_edited:
-            yield from self._drop_branch()
+        if not engine.has_edited:
+            yield from self._branch.drop()
         if stops is not None:
             # After the save: if this worker dies in between, the flag still says that no worker shall
             # continue the turn. Before the lease is given back: after that, the flag may be meant for the
@@ -613,9 +563,8 @@ class KeptTurn:
                 f"the stored state could not be used: it is kept under this key with {self._aside!r} added"
             )
             found += (TurnWarning("state_moved", where),)
-        if self._branch[0]:
-            end = self._branch[0][self._branch[0].rindex(".branch.") :]
-            where = f"the conversation before the edit is kept under this key with {end!r} added"
+        if self._branch.end:
+            where = f"the conversation before the edit is kept under this key with {self._branch.end!r} added"
             found += (TurnWarning("branch_kept", where),)
         return found
 
@@ -650,7 +599,7 @@ class KeptTurn:
         try:
             yield from self._set_aside(engine)
             if engine.is_only_asked:
-                yield from self._keep_branch()
+                yield from self._branch.keep(self._given)
             self._end = yield from self._row.commit(new, is_there=self._is_there, is_last=True)
         except DuplicateError:
             yield from self._append_behind()
