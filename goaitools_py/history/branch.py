@@ -321,7 +321,7 @@ def _without_newest(
     size, frame = state.history_bytes() or 1, min(meta.tokens, gauge_of(meta).frame)
     state = without_lost(state, rebuild(replace(state, open=None), kept))
     meta = msgspec.structs.replace(
-        with_texts(meta, removed, dialect),
+        with_texts(meta, removed, dialect, before=kept),
         messages=sum(turn.record.messages for turn in kept),
         turns=len(kept),
         processed=meta.processed + was_open,  # its number is not given again

@@ -166,8 +166,9 @@ def stored_reply(state: ConversationState, key: TurnKey, dialect: Dialect) -> St
         return StoredReply(text=row.text, status=row.status)
     turn, later = found
     record = turn.record
-    # The ring has the text of the id's own turn from before a rewrite.
-    known = "" if key.id in record.facts.get(SAME_CALL, ()) else row.text
+    # The ring has the text from before a rewrite, or of an earlier turn of the same call.
+    is_newer = key.id in record.facts.get(SAME_CALL, ()) and "rewritten" not in record.facts
+    known = "" if is_newer else row.text
     return StoredReply(
         text=known or reply_text(turn, dialect),
         status=row.status,
@@ -201,27 +202,42 @@ def with_texts(
     removed: Sequence[ClosedTurn],
     dialect: Dialect,
     *,
+    before: Sequence[ClosedTurn] = (),
     limits: BlobLimits = LIMITS,
 ) -> Meta:
     """The meta data, with the replies of turns that a cut removes or rewrites.
 
-    `limits`: the limits of the state. All replies together take at most a part of them.
+    Args:
+        meta: The meta data.
+        removed: These turns, in their order.
+        dialect: Reads the replies.
+        before: The turns before them, if newest turns are removed: the others of the same call have their own
+            replies again.
+        limits: The limits of the state. All replies together take at most a part of them.
     """
     most = min(
         _MAX_TEXTS, limits.max_meta_bytes // 2, limits.max_blob_bytes // 8, limits.max_decoded_bytes // 8
     )
     known = {row.id for row in meta.ring}
     found: dict[str, str] = {}
+    newer: dict[str, str] = {}
+    stay = {id for turn in before for id in turn.record.facts.get(TURN_IDS_FACT, ())}
     for turn in removed:
-        if digests := known.intersection(turn.record.facts.get(TURN_IDS_FACT, ())):
-            found |= dict.fromkeys(digests, within_json(reply_text(turn, dialect), min(_MAX_TEXT, most)))
-    if not found:
+        facts = turn.record.facts
+        own = known.intersection(facts.get(TURN_IDS_FACT, ()))
+        # The ring may have the reply of an earlier turn of the same call.
+        same = known.intersection(() if "rewritten" in facts else facts.get(SAME_CALL, ())) - stay
+        if own or same:
+            text = within_json(reply_text(turn, dialect), min(_MAX_TEXT, most))
+            found |= dict.fromkeys(own, text)
+            newer |= dict.fromkeys(same, text)
+    if not (found or newer):
         return meta
     # From the newest reply on: redeliveries come soon after the first delivery.
     left = most
     kept: list[RingRow] = []
     for row in reversed(meta.ring):
-        text = row.text or found.get(row.id, "")
+        text = newer.get(row.id) or row.text or found.get(row.id, "")
         left -= _size(text)
         kept.append(row._replace(text=text if left >= 0 else ""))
     return msgspec.structs.replace(meta, ring=tuple(reversed(kept)))

@@ -33,6 +33,7 @@ class LastReply(NamedTuple):
 
     reply: Reply
     point: ReturnPoint
+    event_ids: dict[str, str]
 
 
 def has_answer(opened: OpenTurn) -> bool:
@@ -64,8 +65,9 @@ def goes_on(ledger: Ledger, voice: Voice, reply: Reply) -> Flow[LastReply | None
     yield from ledger.tick()
     if _is_spent(ledger, voice) or not (yield from ledger.take_in()):
         return None
+    ids = ledger.event_ids
     ledger.begin_later()
-    return LastReply(reply, ledger.return_point())
+    return LastReply(reply, ledger.return_point(), ids)
 
 
 def _is_spent(ledger: Ledger, voice: Voice) -> bool:
@@ -94,6 +96,7 @@ def or_ended(ledger: Ledger, asking: Flow[Reply], ended: LastReply) -> Flow[Repl
         ledger.has_ended = False
     events = (*ended.point.position.state.meta.events, *ledger.state.meta.events)
     ledger.go_back(ended.point)
+    ledger.event_ids = ended.event_ids
     meta = msgspec.structs.replace(ledger.state.meta, events=tuple(dict.fromkeys(events))[-IDS_KEPT:])
     ledger.state = inbox.released(replace(ledger.state, meta=meta))
     ledger.warn(

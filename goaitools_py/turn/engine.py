@@ -541,7 +541,8 @@ class TurnEngine:
             request_ids=tuple(report.request_ids),
             citations=reply.citations,
             bill=account.bill,
-            output=None if self._answer is None else self._answer.value,
+            # The answer may be of a turn before the last one.
+            output=None if self._answer is None or status != "complete" else self._answer.value,
         )
         # After `self._result`: if the checkpoint fails, `snapshot` still has the final blob.
         yield from ledger.checkpoint(blob)

@@ -127,7 +127,9 @@ class Ledger(TurnState):
         self.context_window = plan.context_window
         self.has_acted: bool = earlier is not None and earlier.has_acted
         if earlier is not None:
-            self.deadline = earlier.deadline
+            self.deadline, self.same_call = earlier.deadline, earlier.same_call
+            if earlier.options.metadata is None:  # of a turn of later messages
+                self.options = replace(self.options, metadata=None)
         self.oversized = ""
         self.overflow = ""
         self._kept = b""
@@ -158,6 +160,13 @@ class Ledger(TurnState):
         if earlier is not None:
             self.iterations_before = earlier.iterations_before
         self.start_from(begun)
+
+    def begin_later(self) -> None:
+        """Begin a turn of messages that came behind the last reply. The caller's metadata is not theirs."""
+        self.has_ended = True
+        self.options = replace(self.options, metadata=None)
+        self.set_base(self.state)
+        self.identify(self.state.meta, self.state.meta.processed + 1)
 
     def see_window(self, window: int) -> None:
         """Use the size at which the server cuts the prompt as the context window, if that is smaller."""

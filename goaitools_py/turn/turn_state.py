@@ -176,12 +176,6 @@ class TurnState(Timing):
             self._is_given = False
         self.state = state
 
-    def begin_later(self) -> None:
-        """Begin a turn of messages that came behind the last reply. The caller's metadata is not theirs."""
-        self.has_ended = True
-        self.options = replace(self.options, metadata=None)
-        self.set_base(self.state)
-
     def position(self) -> Snapshot:
         """The turn's position now, for a later `step_back`."""
         return Snapshot(self.state, self._base, self._without_input, self._is_given)

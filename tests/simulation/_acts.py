@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from goaitools_py import Approve, Chat, Compactor, Conversation, Deny, KeepRecentTurns, MessageLimit, event
 from goaitools_py.base.values import replace
-from goaitools_py.chat.kept import changes
+from goaitools_py.chat.kept import branches, changes
 from goaitools_py.chat.kept.parts import LOADED
 from goaitools_py.chat.kept.steering import stop_flow, withdraw_flow
 from goaitools_py.chat.kept.turn import KeptTurn
@@ -199,7 +199,7 @@ class Desk:
                 return Plainly(partial(self._cancelling, worker))
             case "fork":
                 other = replace(settings, key=f"f{act.id}")
-                return Plainly(partial(changes.fork_flow, settings, other))
+                return Plainly(partial(branches.fork_flow, settings, other))
             case _:
                 raise AssertionError(act.kind)
 

@@ -490,8 +490,12 @@ class KeptTurn:
 
     def _is_there(self, blob: bytes) -> bool:
         """Tell whether another worker's state contains this turn, finished."""
+        # This worker may have saved it itself: then the save is of a turn for later messages.
+        return self._has_finished(blob) and not self._has_finished(self._row.mine)
+
+    def _has_finished(self, blob: bytes) -> bool:
         plan = self._plan
-        if plan.options.turn_id is None or plan.resume:
+        if plan.options.turn_id is None or plan.resume or not blob:
             return False
         try:
             meta = load_state(blob, codec=plan.codec, binding=plan.options.binding).meta
