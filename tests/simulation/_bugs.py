@@ -52,6 +52,10 @@ def _release_any(_: Any) -> Any:
     return release
 
 
+def _in_any_save(_: Any) -> Any:
+    return KeptTurn._has_finished
+
+
 def _unclaimed(make: Any) -> Any:
     def init(self: KeptTurn, *args: Any, **how: Any) -> None:
         make(self, *args, **how)
@@ -317,6 +321,9 @@ BUGS: Final[dict[str, Bug]] = {
     "a withdrawal that is not saved": Bug(steering, "_withdrawn", _yes, "taken back in .* is there", 9_419),
     "a withdrawal that does nothing": Bug(
         steering, "withdraw_message", _as_it_waits, "did not take it back", 9
+    ),
+    "a turn of later messages is taken for another worker's": Bug(
+        KeptTurn, "_is_there", _in_any_save, "was paid for", 169
     ),
     "an error that no page names": Bug(KeptTurn, "_repeat", _raising, "ended with LookupError", 12),
 }

@@ -13,6 +13,8 @@ from typing import Any
 from goaitools_py import StoreCommitError, TurnError
 from goaitools_py.chat.kept.parts import LOADED
 from goaitools_py.chat.kept.turn import KeptTurn
+from goaitools_py.state.records import digest8
+from goaitools_py.state.state import load_state
 from goaitools_py.turn.flow import CallModel, CallTool, Clock, Invoke, ReadChunk, Sleep
 
 from ._acts import Desk
@@ -59,6 +61,8 @@ class Run:
         self.promises = Promises(schedule, self.desk.chat(Act("", 0))._codec)
         self._is_calm = False
         self._handed: dict[str, int] = {}
+        self._finished: set[str] = set()
+        """The workers that have saved their message as answered."""
 
     # ------------------------------------------------------------------------------------ the whole run
 
@@ -282,7 +286,8 @@ class Run:
         self.tell(worker, f"=== {shown}")
         self.promises.ended(worker.act, result, failure, self._blob(worker.act.key))
         is_saved = isinstance(failure, TurnError) and not failure.unsaved
-        if worker.heard and (is_saved or (failure is None and not getattr(result, "duplicate", False))):
+        is_own = not getattr(result, "duplicate", False) or worker.name in self._finished
+        if worker.heard and (is_saved or (failure is None and is_own)):
             self._check_heard(worker)
         if isinstance(failure, StoreCommitError) and worker.act.choice < 0.5:
             is_message = worker.act.says
@@ -320,7 +325,12 @@ class Run:
             self.trace.append(
                 f"{self.now:8.3f}  {save.by:5} saved {save.key}: {len(save.after)} bytes, {shown}"
             )
-        self.promises.saved(save, self._workers[save.by].act)
+        act = self._workers[save.by].act
+        self.promises.saved(save, act)
+        if self.schedule.steers and act.says and act.has_id and save.after:
+            meta = load_state(save.after, codec=self.promises.codec).meta
+            if digest8(f"t{act.id}") in {row.id for row in meta.ring}:
+                self._finished.add(save.by)
 
 
 def run(schedule: Schedule) -> str:
