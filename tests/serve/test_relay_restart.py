@@ -142,7 +142,7 @@ async def clients(count: int, make: Callable[[], Any]) -> Any:
 
 @pytest.mark.heavy
 @pytest.mark.service
-@pytest.mark.parametrize(("is_patient", "alive"), [(True, 3), (False, 3), (False, 0.1)])
+@pytest.mark.parametrize(("is_patient", "alive"), [(True, 3), (False, 3), (False, 0.2)])
 @asynchronous
 async def test_all_streams_are_whole_after_a_restart(server: Server, is_patient: bool, alive: float) -> None:
     """Also if the client of Redis does not wait until Redis is back, and the other worker takes this one for

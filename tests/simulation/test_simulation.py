@@ -18,7 +18,7 @@ from ._run import Run, run
 from ._schedule import ACTS, FAULTS, draw
 from ._shrink import report
 
-IN_CI = 5_000
+IN_CI = 4_000
 ELSEWHERE = 2_500
 CHUNKS = 50
 
