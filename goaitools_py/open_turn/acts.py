@@ -469,7 +469,7 @@ def close(
     facts: dict[str, Any] = {}
     if status != "complete":
         facts["status"] = status
-    elif same_call:
+    if same_call:
         facts[turn_ids.SAME_CALL] = list(same_call)
     if settings:
         facts["settings"] = settings

@@ -49,8 +49,9 @@ TURN_IDS_FACT: Final = "turn_ids"
 There are several if the turn took over the messages of an earlier, unanswered turn."""
 
 SAME_CALL: Final = "same_call"
-"""A fact of a complete turn of messages that came behind the last reply of a call: the digests of the turn
-ids of the turns before it in the call. The call has returned its reply, and so does a second delivery."""
+"""A fact of a turn of messages that came behind the last reply of a call: the digests of the turn ids of the
+turns before it in the call. If it is complete, the call has returned its reply, and so does a second
+delivery of those."""
 
 UNANSWERED: Final = "unanswered"
 """A status in the ring: the turn failed, and a newer message closed it before it had a reply."""
@@ -182,7 +183,7 @@ def answered_in(state: ConversationState, id: str) -> tuple[ClosedTurn, int] | N
     it; None if the history lacks it."""
     for later, turn in enumerate(reversed(closed_turns(state))):
         facts = turn.record.facts
-        if id in facts.get(TURN_IDS_FACT, ()) or id in facts.get(SAME_CALL, ()):
+        if id in facts.get(TURN_IDS_FACT, ()) or (id in facts.get(SAME_CALL, ()) and "status" not in facts):
             return turn, later
     return None
 
@@ -226,7 +227,8 @@ def with_texts(
         facts = turn.record.facts
         own = known.intersection(facts.get(TURN_IDS_FACT, ()))
         # The ring may have the reply of an earlier turn of the same call.
-        same = known.intersection(() if "rewritten" in facts else facts.get(SAME_CALL, ())) - stay
+        is_newer = not facts.keys() & {"rewritten", "status"}
+        same = known.intersection(facts.get(SAME_CALL, ()) if is_newer else ()) - stay
         if own or same:
             text = within_json(reply_text(turn, dialect), min(_MAX_TEXT, most))
             found |= dict.fromkeys(own, text)

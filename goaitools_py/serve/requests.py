@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -34,10 +34,11 @@ from ..chat.kept.changes import conversation_id
 from ..frontends import Ask, AskError, pieces_since
 from ..frontends.reply_pieces import asked_in
 from ..history.turns import HistoryTurn
-from ..open_turn.turn_ids import TURN_IDS_FACT
+from ..open_turn.turn_ids import SAME_CALL, TURN_IDS_FACT
 from ..state.records import digest8
 from ..types.errors import NothingToResumeError, TurnConflictError, TurnInProgressError
 from ..types.events import TurnCompleted
+from ..types.messages import Part, Text
 from ..types.result import ChatResult
 from .history_view import GOES_ON, Left, TurnStatus, call_ids, left_by, tell_stopped, tell_stored, unfinished
 from .hub import Behind, Drive, Hub
@@ -181,6 +182,7 @@ class ConversationRequest:
         turn = self._turn_named(snapshot, ask.again or "")
         if turn is None:
             return self._stored(snapshot, turns[-1])
+        turn = _of_call(turns, turn, ask.said)
         ref = f"{snapshot.info.state.conversation_id}-{turn.number}"
         said = sum(message.role == "user" and not message.is_event for message in asked_in(turn))
         edit = f"{ref}u{said}" if said > 1 else f"{ref}u"
@@ -419,3 +421,17 @@ class ConversationRequest:
         tell_stored(run, snapshot, turn, answered)
         run.end()
         return run
+
+
+def _of_call(turns: Sequence[HistoryTurn], turn: HistoryTurn, said: Sequence[Part]) -> HistoryTurn:
+    """The turn that a client names by its reply. A client that has followed a call shows its turns as one
+    reply: of these, the turn with this message of the user, else the first one."""
+    text = "".join(part.text for part in said if isinstance(part, Text))
+    first = next(number for number, one in enumerate(turns) if one is turn)
+    end = first + 1
+    while first and SAME_CALL in turns[first].facts:
+        first -= 1
+    while end < len(turns) and SAME_CALL in turns[end].facts:
+        end += 1
+    found = (one for one in reversed(turns[first:end]) if any(m.said == text for m in asked_in(one)))
+    return next(found, turns[first])

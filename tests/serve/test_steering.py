@@ -392,6 +392,34 @@ async def test_a_stop_before_the_call_for_late_messages(wire: str, brings: str) 
     assert len(backend.requests) == (2 if senders else 1)
 
 
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("named", ["", "ada/hall-1", "ada/hall-2"])
+@pytest.mark.parametrize("text", ["Hello", "Late."])
+@asynchronous
+async def test_a_reply_to_two_turns_is_written_again(wire: str, named: str, text: str) -> None:
+    """A client that has followed both shows them as one reply. Its message tells which turn it means."""
+
+    async def come(_: Any) -> None:
+        chat = AsyncChat(ScriptedBackend(wire=wire))
+        await chat.conversation(world.store, "ada/hall", gate="steer").append(user("Late."))
+
+    class Steered(ScriptedBackend):
+        async def asend(self, request: ModelRequest) -> AsyncScriptedExchange:
+            if not self.requests:
+                await come(request)
+            return await super().asend(request)
+
+    world = world_of(backend=Steered("First.", "Second.", "Anew.", wire=wire))
+    async with world.app.running():
+        assert (await world.ask("POST", TURNS, said()))[1]["text"] == "Second."
+        answer = (await world.ask("POST", TURNS, {"text": text, "turn_id": "m1", "again": named}))[1]
+        stored = await world.store.load("ada/hall")
+    assert answer["text"] == "Anew."
+    assert stored is not None
+    before = [] if text == "Hello" else ["Hello", "First."]
+    assert [m.text for m in read_history(stored.blob).all_messages()] == [*before, text, "Anew."]
+
+
 def test_what_the_gate_needs() -> None:
     """A store with leases."""
     chat: Any = AsyncChat(ScriptedBackend())
