@@ -17,7 +17,7 @@ from ..backends.base import Reply
 from ..base.values import replace
 from ..open_turn import attempts, inbox
 from ..open_turn.turn_ids import reply_text
-from ..state.records import IDS_KEPT, OpenTurn
+from ..state.records import IDS_KEPT
 from ..types.errors import BudgetExceededError, TurnError, TurnStoppedError
 from . import limits
 from .answer import TypedAnswer
@@ -25,7 +25,7 @@ from .flow import Flow
 from .ledger import Ledger, ReturnPoint
 from .request import Voice
 
-__all__ = ["LastReply", "goes_on", "has_answer", "or_ended", "stored_answer"]
+__all__ = ["LastReply", "goes_on", "or_ended", "stored_answer"]
 
 
 class LastReply(NamedTuple):
@@ -36,11 +36,6 @@ class LastReply(NamedTuple):
     event_ids: dict[str, str]
 
 
-def has_answer(opened: OpenTurn) -> bool:
-    """True if an earlier process left the open turn behind a typed answer that it had not checked."""
-    return attempts.ends_with_answer(opened)
-
-
 def stored_answer(ledger: Ledger, answer: TypedAnswer | None, voice: Voice) -> Flow[Reply | None]:
     """The answer that an earlier process left unchecked, which is not paid for again. None without one, or if
     it does not fit: the turn has to go on.
@@ -48,7 +43,7 @@ def stored_answer(ledger: Ledger, answer: TypedAnswer | None, voice: Voice) -> F
     Without a requested type any text is an answer: an earlier call of the chat has asked for a type.
     """
     opened, asked = ledger.state.open, ledger.state
-    if opened is None or not has_answer(opened):
+    if opened is None or not attempts.ends_with_answer(opened):
         return None
     text = reply_text(opened.closed(), ledger.dialect)
     if answer is None or (yield from answer.fits(text, is_new=False)):

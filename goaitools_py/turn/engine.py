@@ -100,7 +100,7 @@ class TurnEngine:
             beginning.deny()
         voice = beginning.admit()
         opened = ledger.state.open
-        if opened is None or not ending.has_answer(opened):  # else see `stored_answer`
+        if opened is None or not attempts.ends_with_answer(opened):  # else see `stored_answer`
             check_budget(ledger, voice.model)
         yield from check_size(ledger)
         if ledger.listening:
@@ -278,7 +278,7 @@ class TurnEngine:
         said = steps.paused_text(state, self._plan.dialect)
         looks = False
         ended: ending.LastReply | None = None
-        if state.open is not None and ending.has_answer(state.open):
+        if state.open is not None and attempts.ends_with_answer(state.open):
             stored = yield from ending.stored_answer(ledger, self._answer, voice)
             if stored is not None and not (yield from self._takes_stored(voice, stored)):
                 return stored, "complete"
@@ -384,6 +384,7 @@ class TurnEngine:
         self._close(voice, "complete")
         if is_left:
             ledger.set_base(ledger.state)
+            ledger.same_call = ()  # that turn is of another call
         elif ledger.listening and reply.text:
             yield Emit(TextDelta(reply.text, ledger.iteration, **ledger.event_ids))
         return is_left

@@ -7,14 +7,26 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import Approve, Chat, Compactor, KeepRecentTurns, MessageLimit, ToolContext, event, tool
+from goaitools_py import (
+    Approve,
+    Chat,
+    Compactor,
+    KeepRecentTurns,
+    MessageLimit,
+    ToolContext,
+    event,
+    tool,
+    user,
+)
 from goaitools_py.backends.base import BackendError, ModelRequest
+from goaitools_py.history.additions import claim_waiting, hand_over
+from goaitools_py.state.codec import PLAIN
 from goaitools_py.states import read_history, state_messages
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
 from goaitools_py.types.events import ModelReplied, ToolStarted, TurnCompleted, TurnStarted
 
 from .conftest import LeasingStore, Threads, blob_in, said
-from .test_last_replies import ENDS, FIRST, TYPED, put, then
+from .test_last_replies import ENDS, FIRST, TYPED, put, then, unchecked
 
 WIRES = ("openai", "openai-responses", "anthropic")
 DOWN = BackendError("down", status=503)
@@ -197,3 +209,34 @@ def test_it_is_left_waiting_behind_its_own_name(kept: Threads, leasing: LeasingS
     (turn,) = conversation.history().turns
     assert (result.text, told[-1].turn_ref) == ("First.", turn.id)
     assert said(blob_in(leasing)) == ["Hello.", "First.", "Late."]
+
+
+@pytest.mark.parametrize("resumed", [True, False])
+def test_a_turn_that_another_call_has_left_is_not_its_own(
+    kept: Threads, leasing: LeasingStore, wire: str, resumed: bool
+) -> None:
+    """A process died behind an answer that it had not checked. The call that takes it up has a message too:
+    each has its own reply."""
+    plain: dict[str, Any] = {"codec": PLAIN, "binding": None}
+    row = hand_over(
+        unchecked(wire),
+        [user("Late.")],
+        dialect=ScriptedBackend(wire=wire).dialect,
+        turn_id="m-2",
+        context=None,
+        metadata=None,
+        fresh_id="",
+        now_ms=0,
+        **plain,
+    )
+    row = claim_waiting(row, "c1", **plain)
+    conversation = kept(ScriptedBackend('{"value": 2}', wire=wire), put(leasing, row), gate="steer")
+
+    late = conversation.send("Late.", turn_id="m-2", **TYPED)
+    if resumed:
+        late = conversation.send("Late.", turn_id="m-2", **TYPED)
+    first = conversation.send("Hello.", turn_id="m-1", **TYPED)
+
+    assert (late.text, late.output, late.duplicate) == ('{"value": 2}', {"value": 2}, resumed)
+    assert (first.text, first.output, first.duplicate) == (FIRST, {"value": 1}, True)
+    assert check_history(wire, state_messages(first.state)) == []
