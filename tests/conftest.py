@@ -263,8 +263,9 @@ def sample(cases: list[Any], most: int) -> list[Any]:
     return [case for case in cases if case in kept]
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give all workers one order: they have read the files in two."""
+    """Give all workers one order before pytest groups them by fixtures: they have read the files in two."""
     items.sort(key=lambda item: item.path)
 
 

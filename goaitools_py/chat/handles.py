@@ -41,6 +41,9 @@ class RunningTurn(Protocol):
     @property
     def taken_ids(self) -> tuple[str, ...]: ...
 
+    @property
+    def follows_turn(self) -> bool: ...
+
 
 class Handle(Generic[T]):
     """The base of both turn handles: the state at this instant, and the result after the end."""

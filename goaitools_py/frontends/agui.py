@@ -85,7 +85,7 @@ class AGUIStream(FrontStream):
         self._names: dict[str, str] = {}
         """Members that name the run in its first and last event."""
         self._ref = ""
-        self._number = 0
+        self._number = self._iteration = 0
         self._step = ""
         """The id of the open step's message."""
         self._used: set[str] = set()
@@ -104,7 +104,7 @@ class AGUIStream(FrontStream):
             case TurnCompleted():
                 return _frames([*self._begin(event), *self._close(), self._finished(event.result)])
             case ModelRequested():
-                return _frames([*self._begin(event), *self._begin_step(event.iteration)])
+                return _frames([*self._begin(event), *self._begin_step(self._next_number(event))])
             case Compacted():
                 about: Chunk = {"removed_turns": event.report.removed_turns}
                 return self._notice(event, "goaitools.compacted", about)
@@ -156,10 +156,10 @@ class AGUIStream(FrontStream):
         )
         for piece in self._before:
             self._note(piece)
-        broken = reasoning_id(step_id(self._ref, self._number + 1))
-        if broken in self._ask.reasoning:  # it is written anew: empty the client's old text first
-            messages.append({"id": broken, "role": "reasoning", "content": ""})
-        return messages
+        # What is written anew: empty the client's old text first.
+        known = {message["id"] for message in messages}
+        anew = sorted(id for id in self._ask.reasoning - known if id.startswith(f"{self._ref}."))
+        return [*messages, *({"id": id, "role": "reasoning", "content": ""} for id in anew)]
 
     def _finished(self, result: ChatResult[Any]) -> Chunk:
         known = {"cost_usd": cost_of(result), "actions": actions_of(result) or None}
@@ -208,6 +208,12 @@ class AGUIStream(FrontStream):
             self._number += 1
         elif isinstance(piece, Called) and self._calls is not None:
             self._calls.add(piece.call.id)
+
+    def _next_number(self, event: ModelRequested) -> int:
+        """The number of the step. A request that is sent again has the same number."""
+        is_again, self._iteration = event.iteration == self._iteration, event.iteration
+        # The numbers of the pieces before go on: a later turn of the call counts its own model calls.
+        return self._number if is_again else max(event.iteration, self._number + 1)
 
     def _begin_step(self, number: int) -> list[Chunk]:
         self._number = number

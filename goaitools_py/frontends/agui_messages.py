@@ -27,7 +27,19 @@ from ..types.messages import Message, Part, Text
 from ..types.render import files_in
 from .bodies import items_at, json_object, media_of, span_at, text_of, value_of
 from .front_end import Ask, AskError
-from .reply_pieces import Called, Piece, Reasoned, Returned, Said, Step, pieces_of, said_in, turn_ids
+from .reply_pieces import (
+    Called,
+    Piece,
+    Reasoned,
+    Returned,
+    Said,
+    Step,
+    is_shown_id,
+    pieces_of_reply,
+    replies,
+    said_in,
+    turn_ids,
+)
 
 __all__ = [
     "AGUIAsk",
@@ -81,9 +93,11 @@ def read_agui(body: bytes) -> AGUIAsk:
         ),
     }
     answers = _resumed(found.get("resume"), body)
-    if messages and messages[-1].get("role") == "user":
-        if answers:
-            raise AskError("answer the calls first, and then send the message")
+    is_said = bool(messages) and messages[-1].get("role") == "user"
+    if is_said and answers and not is_shown_id(str(messages[-1].get("id"))):
+        raise AskError("answer the calls first, and then send the message")
+    # With answers, a stored message may stand at the end: the client puts those there that it gets later.
+    if is_said and not answers:
         id = text_of(messages[-1], "id")
         said = _asked_parts(messages[-1].get("content"))
         about |= {"metadata": {_MESSAGE_ID: id}, "transcript": tuple(messages)}
@@ -215,14 +229,15 @@ def agui_messages(
 ) -> list[dict[str, Any]]:
     """Write a history as a list of messages, oldest first. `told`: the newer reply of a stream."""
     messages: list[dict[str, Any]] = []
-    for turn in history.turns:
-        ids = turn_ids(conversation_id, turn)
-        messages += _said_in(turn, ids.said)
-        if told is not None and ids.reply == told.turn_ref:
-            messages += _reply(ids.reply, told.pieces)
+    for reply in replies(history.turns):
+        for turn in reply:
+            messages += _said_in(turn, turn_ids(conversation_id, turn).said)
+        ref = turn_ids(conversation_id, reply[0]).reply
+        if told is not None and ref == told.turn_ref:
+            messages += _reply(ref, told.pieces)
             told = None
         else:
-            messages += _reply(ids.reply, pieces_of(turn, pending))
+            messages += _reply(ref, pieces_of_reply(reply, pending))
     if told is not None:
         messages += _reply(told.turn_ref, told.pieces)
     for at, message in enumerate(history.waiting, 1):

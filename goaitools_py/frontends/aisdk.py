@@ -92,7 +92,9 @@ class UIMessageStream(FrontStream):
         if self._has_begun:
             return []
         self._has_begun = True
-        start = {"type": "start", "messageId": turn_ref} if turn_ref else {"type": "start"}
+        # A client that goes on holds the message already: of an earlier turn of the call, perhaps.
+        is_named = bool(turn_ref) and self._seen is not None
+        start = {"type": "start", "messageId": turn_ref} if is_named else {"type": "start"}
         return [start, *self._write(self._before)]
 
     def _finish(self, event: TurnCompleted) -> list[Chunk]:

@@ -8,8 +8,9 @@ client sends its whole transcript. This module takes the last message, if it is 
 answers to calls; `Ask.answers_to` then drops the answers that no stored call waits for.
 
 A client that follows the stream of each turn from its beginning holds the messages that are written for a
-page that is loaded again. The reply of a turn is one message, with the turn's `turn_ref` as its id. A message
-of the user has the `turn_ref` and "u". Events, system messages and the notes of compactions are not shown.
+page that is loaded again. The reply of a call is one message, with the `turn_ref` of its first turn as its
+id. A message of the user has the `turn_ref` of its turn and "u". Events, system messages and the notes of
+compactions are not shown.
 """
 
 from __future__ import annotations
@@ -26,7 +27,19 @@ from ..types.messages import Message, Part, Text, ToolCall
 from ..types.render import files_in
 from .bodies import changes, items_at, json_object, media_of, span_at, text_of, value_of
 from .front_end import Ask, AskError
-from .reply_pieces import Called, Piece, Reasoned, Returned, Said, Step, Waits, pieces_of, said_in, turn_ids
+from .reply_pieces import (
+    Called,
+    Piece,
+    Reasoned,
+    Returned,
+    Said,
+    Step,
+    Waits,
+    pieces_of_reply,
+    replies,
+    said_in,
+    turn_ids,
+)
 
 __all__ = ["BAD_INPUT", "input_of", "is_inside", "output_of", "read_aisdk", "ui_messages"]
 
@@ -198,13 +211,14 @@ def ui_messages(
 ) -> list[dict[str, Any]]:
     """Write a history as a list of UI messages, oldest first."""
     messages: list[dict[str, Any]] = []
-    for turn in history.turns:
-        ids = turn_ids(conversation_id, turn)
-        messages += [
-            _message(next(ids.said), message.role, _parts_said(message)) for message in said_in(turn)
-        ]
-        if parts := _parts_replied(pieces_of(turn, pending)):
-            messages.append(_message(ids.reply, "assistant", parts))
+    for reply in replies(history.turns):
+        for turn in reply:
+            ids = turn_ids(conversation_id, turn)
+            messages += [
+                _message(next(ids.said), message.role, _parts_said(message)) for message in said_in(turn)
+            ]
+        if parts := _parts_replied(pieces_of_reply(reply, pending)):
+            messages.append(_message(turn_ids(conversation_id, reply[0]).reply, "assistant", parts))
     for at, message in enumerate(history.waiting, 1):
         if message.role == "user" and not message.is_event and (parts := _parts_said(message)):
             messages.append(_message(f"{conversation_id}-waiting-{at}", "user", parts))

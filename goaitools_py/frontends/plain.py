@@ -48,8 +48,9 @@ from .reply_pieces import (
     Returned,
     Said,
     Waits,
-    pieces_of,
     pieces_of_event,
+    pieces_of_reply,
+    replies,
     said_in,
     turn_ids,
 )
@@ -225,17 +226,20 @@ def messages_of(
 ) -> list[dict[str, Any]]:
     """Write a history as messages, oldest first. A reply has its text, and all its pieces in order."""
     messages: list[dict[str, Any]] = []
-    for turn in history.turns:
-        ids = turn_ids(conversation_id, turn)
-        messages += [_said(message, next(ids.said)) for message in said_in(turn)]
-        pieces = pieces_of(turn, pending)
+    for reply in replies(history.turns):
+        for turn in reply:
+            ids = turn_ids(conversation_id, turn)
+            messages += [_said(message, next(ids.said)) for message in said_in(turn)]
+        pieces = pieces_of_reply(reply, pending)
         written = [
             {"type": found[0], **found[1]} for piece in pieces if (found := _piece_of(piece)) is not None
         ]
         if written:
             text = "".join(piece.text for piece in pieces if isinstance(piece, Said))
-            messages.append({"id": ids.reply, "role": "assistant", "text": text, "pieces": written})
-            if actions := [{"text": one.text, "data": dict(one.data)} for one in turn.actions]:
+            id = turn_ids(conversation_id, reply[0]).reply
+            messages.append({"id": id, "role": "assistant", "text": text, "pieces": written})
+            told = (one for turn in reply for one in turn.actions)
+            if actions := [{"text": one.text, "data": dict(one.data)} for one in told]:
                 messages[-1]["actions"] = actions
     for at, message in enumerate(history.waiting, 1):
         if message.role == "user" and not message.is_event:
@@ -265,12 +269,14 @@ class PlainStream(FrontStream):
         self._before = tuple(before)
         self._carries = carries
         self._has_begun = False
+        self._turn_ref = ""
 
     def feed(self, event: Event) -> list[bytes]:
         """Write an event."""
         if isinstance(event, TurnCompleted):
-            told = {**result_of(event.result, event.turn_ref), **self._carried(event.result)}
-            return [*self._begin(event.turn_ref), frame(told, event="done")]
+            begun = self._begin(event.turn_ref)
+            told = {**result_of(event.result, self._turn_ref), **self._carried(event.result)}
+            return [*begun, frame(told, event="done")]
         if isinstance(event, ToolProgress):
             told = {"id": event.call_id, **progress_of(event)}
             return [*self._begin(event.turn_ref), frame(told, event="progress")]
@@ -293,7 +299,7 @@ class PlainStream(FrontStream):
     def _begin(self, turn_ref: str) -> list[bytes]:
         if self._has_begun:
             return []
-        self._has_begun = True
+        self._has_begun, self._turn_ref = True, turn_ref
         return [frame({"turn": turn_ref}, event="started"), *_written(self._before)]
 
 

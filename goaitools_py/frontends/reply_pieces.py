@@ -1,8 +1,8 @@
 """A reply as a sequence of pieces: text, reasoning, calls and results, in the order of their making.
 
-Owns: the pieces, how events and histories become pieces, the ids of a turn's messages, and how a long reply
-becomes several messages. So a live stream and a history that is read later say the same, under the same ids.
-Must never know: a front end's protocol.
+Owns: the pieces, how events and histories become pieces, which turns are one reply, the ids of a turn's
+messages, and how a long reply becomes several messages. So a live stream and a history that is read later say
+the same, under the same ids. Must never know: a front end's protocol.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Final, NamedTuple, cast
 
 from ..base.values import Value
 from ..history.turns import HistoryIteration, HistoryTurn
+from ..open_turn.turn_ids import SAME_CALL, TURN_IDS_FACT
+from ..state.records import IDS_KEPT
 from ..types.answers import INSIDE, PendingCall
 from ..types.events import (
     Event,
@@ -35,10 +37,13 @@ __all__ = [
     "TurnIds",
     "Waits",
     "asked_in",
+    "is_shown_id",
     "parts_of",
     "pieces_of",
     "pieces_of_event",
+    "pieces_of_reply",
     "pieces_since",
+    "replies",
     "said_in",
     "split_reply",
     "turn_ids",
@@ -153,6 +158,35 @@ def pieces_of(turn: HistoryTurn, pending: Sequence[PendingCall] = ()) -> tuple[P
     return tuple(found)
 
 
+def replies(turns: Sequence[HistoryTurn]) -> Iterator[tuple[HistoryTurn, ...]]:
+    """Group turns, oldest first, by the reply that a client shows.
+
+    A turn of messages that came at the end of another one follows it in the same stream. So a client that
+    has followed the call shows the turns of the call as one reply, with the id of the first one.
+    """
+    group: tuple[HistoryTurn, ...] = ()
+    for turn in turns:
+        if group and not _is_same_call(turn, group[-1]):
+            yield group
+            group = ()
+        group = (*group, turn)
+    if group:
+        yield group
+
+
+def _is_same_call(turn: HistoryTurn, before: HistoryTurn) -> bool:
+    """True if a turn is of the same call as the turn before it. That one may be of another worker."""
+    if SAME_CALL not in turn.facts or turn.number != before.number + 1:
+        return False
+    ids = [*before.facts.get(SAME_CALL, ()), *before.facts.get(TURN_IDS_FACT, ())]
+    return not turn.facts[SAME_CALL] or ids[-IDS_KEPT:] == list(turn.facts[SAME_CALL])
+
+
+def pieces_of_reply(turns: Sequence[HistoryTurn], pending: Sequence[PendingCall] = ()) -> tuple[Piece, ...]:
+    """Give the pieces of one of the `replies`. `pending`: as in `pieces_of`."""
+    return tuple(piece for turn in turns for piece in pieces_of(turn, pending))
+
+
 def parts_of(
     iteration: HistoryIteration,
 ) -> tuple[tuple[Message, ...], tuple[Message, ...], tuple[Message, ...]]:
@@ -205,6 +239,14 @@ def _ids(ref: str) -> Iterator[str]:
     while True:
         yield f"{ref}u{number}"
         number += 1
+
+
+_SHOWN: Final = re.compile(r"-(?:\d{1,12}u\d{0,6}|waiting-\d{1,6})$")
+
+
+def is_shown_id(id: str) -> bool:
+    """True for an id that histories give to messages of the user; see `turn_ids`."""
+    return _SHOWN.search(id) is not None
 
 
 def said_in(turn: HistoryTurn) -> list[Message]:

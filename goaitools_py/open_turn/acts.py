@@ -448,7 +448,6 @@ def close(
     now: int,
     settings: Mapping[str, Any] | None = None,
     fallback: Sequence[str] = (),
-    same_call: Sequence[str] = (),
     is_unsent: bool = False,
 ) -> ConversationState:
     """Make the open turn a part of the history, with its record.
@@ -463,14 +462,11 @@ def close(
         now: Milliseconds since the epoch.
         settings: The settings to keep in the record.
         fallback: The providers that were down.
-        same_call: The digests of the turn ids of earlier turns of the same call.
         is_unsent: True if the provider would refuse each later request that has the turn.
     """
     facts: dict[str, Any] = {}
     if status != "complete":
         facts["status"] = status
-    if same_call:
-        facts[turn_ids.SAME_CALL] = list(same_call)
     if settings:
         facts["settings"] = settings
     if fallback:

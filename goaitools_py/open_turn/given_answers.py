@@ -32,7 +32,7 @@ from ..types.messages import Message, Part, ResultFlag, Text, ToolCall, ToolResu
 from . import journal
 from .journal import Keeping, asks_of
 from .room import CALL_BYTES, Room, admitted
-from .turn_ids import StoredReply, reply_text
+from .turn_ids import SAME_CALL, TURN_IDS_FACT, StoredReply, reply_text
 
 __all__ = [
     "Answered",
@@ -245,10 +245,14 @@ def _whole(answer: ToolReturn) -> tuple[Part, ...]:
 
 
 def _reply_after(turns: Sequence[ClosedTurn], dialect: Dialect) -> StoredReply | None:
-    """The first reply in these turns. An unfinished turn has no reply; then the next turn's reply counts."""
-    for turn in turns:
-        record = turn.record
-        if turn.letters.endswith(ASSISTANT) or "status" in record.facts:
+    """The first reply in these turns. An unfinished turn has no reply; then the next turn's reply counts. If
+    later turns of the same call follow, the call has returned the last of their replies."""
+    for at, first in enumerate(turns):
+        if first.letters.endswith(ASSISTANT) or "status" in first.record.facts:
+            ids = set(first.record.facts.get(TURN_IDS_FACT, ()))
+            later = (one for one in turns[at + 1 :] if ids.intersection(one.record.facts.get(SAME_CALL, ())))
+            turn = [first, *later][-1]
+            record = turn.record
             return StoredReply(
                 text=reply_text(turn, dialect),
                 status=record.facts.get("status", "complete"),

@@ -30,7 +30,7 @@ from ..types.tokens import TokenCounter
 from .attempts import ANSWERS, ends_with_answer, without_marks
 from .journal import CLAIM, STARTED, calls_started, resolved, results
 from .meter import Before, booked, with_unanswered, without_unsent
-from .turn_ids import TURN_IDS_FACT, UNANSWERED, finished
+from .turn_ids import SAME_CALL, TURN_IDS_FACT, UNANSWERED, finished
 
 __all__ = [
     "accept",
@@ -92,6 +92,7 @@ def accept(
     at: int,
     metadata: Mapping[str, str] | None = None,
     unsent: Collection[str] = (),
+    same_call: Sequence[str] | None = None,
 ) -> ConversationState:
     """The provider accepted the request: the results and the sent messages enter the open turn.
 
@@ -102,10 +103,16 @@ def accept(
         at: The beginning of the turn, in milliseconds after the conversation began.
         metadata: The caller's metadata of the turn; see `with_metadata`.
         unsent: Digests of the turn ids of messages that the request did not carry.
+        same_call: The fact of this name, if a turn begins here behind another one of the same call.
     """
     meta = state.meta
     # The turn's number is a fact if the stored turn before it does not have the number one below.
-    turn = state.open or OpenTurn(at=at, facts={"n": meta.processed + 1} if meta.gap else {})
+    turn = state.open
+    if turn is None:
+        begun: dict[str, Any] = {"n": meta.processed + 1} if meta.gap else {}
+        if same_call is not None:
+            begun[SAME_CALL] = list(same_call)
+        turn = OpenTurn(at=at, facts=begun)
     # The results first, then the messages: the provider has read them in this order.
     if turn.calls:
         turn = _with_results(turn, dialect)
@@ -394,6 +401,8 @@ def close_turn(
         known.pop(name, None)
     if turn.partial:
         known["interrupted"] = turn.partial
+    if status != "complete" and known.get(SAME_CALL):  # its end is not the end of the call
+        known[SAME_CALL] = []
     if state.meta.gap:  # perhaps only since the turn began: a cut has taken the turn before it
         known.setdefault("n", state.meta.processed + 1)
     # Before the entries move: only the open turn knows which of them no reply has answered.

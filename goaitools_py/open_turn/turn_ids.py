@@ -50,8 +50,8 @@ There are several if the turn took over the messages of an earlier, unanswered t
 
 SAME_CALL: Final = "same_call"
 """A fact of a turn of messages that came behind the last reply of a call: the digests of the turn ids of the
-turns before it in the call. If it is complete, the call has returned its reply, and so does a second
-delivery of those."""
+turns before it in the call. A turn has it from its beginning on. If it is complete it keeps the digests: the
+call has returned its reply, and so does a second delivery of those."""
 
 UNANSWERED: Final = "unanswered"
 """A status in the ring: the turn failed, and a newer message closed it before it had a reply."""
@@ -183,7 +183,7 @@ def answered_in(state: ConversationState, id: str) -> tuple[ClosedTurn, int] | N
     it; None if the history lacks it."""
     for later, turn in enumerate(reversed(closed_turns(state))):
         facts = turn.record.facts
-        if id in facts.get(TURN_IDS_FACT, ()) or (id in facts.get(SAME_CALL, ()) and "status" not in facts):
+        if id in facts.get(TURN_IDS_FACT, ()) or id in facts.get(SAME_CALL, ()):
             return turn, later
     return None
 
@@ -223,23 +223,26 @@ def with_texts(
     found: dict[str, str] = {}
     newer: dict[str, str] = {}
     stay = {id for turn in before for id in turn.record.facts.get(TURN_IDS_FACT, ())}
+    gone: set[str] = set()
     for turn in removed:
         facts = turn.record.facts
         own = known.intersection(facts.get(TURN_IDS_FACT, ()))
         # The ring may have the reply of an earlier turn of the same call.
-        is_newer = not facts.keys() & {"rewritten", "status"}
-        same = known.intersection(facts.get(SAME_CALL, ()) if is_newer else ()) - stay
+        is_newer = "rewritten" not in facts
+        of_call = known.intersection(facts.get(SAME_CALL, ()))
+        gone |= of_call & stay  # an earlier cut may have given them this turn's reply
+        same = of_call - stay if is_newer else set()
         if own or same:
             text = within_json(reply_text(turn, dialect), min(_MAX_TEXT, most))
             found |= dict.fromkeys(own, text)
             newer |= dict.fromkeys(same, text)
-    if not (found or newer):
+    if not (found or newer or gone):
         return meta
     # From the newest reply on: redeliveries come soon after the first delivery.
     left = most
     kept: list[RingRow] = []
     for row in reversed(meta.ring):
-        text = newer.get(row.id) or row.text or found.get(row.id, "")
+        text = newer.get(row.id) or ("" if row.id in gone else row.text) or found.get(row.id, "")
         left -= _size(text)
         kept.append(row._replace(text=text if left >= 0 else ""))
     return msgspec.structs.replace(meta, ring=tuple(reversed(kept)))

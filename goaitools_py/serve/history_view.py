@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from ..frontends import Called, Piece, Returned, Said, Shown, Step, Waits, pieces_of, pieces_since
+from ..frontends.reply_pieces import pieces_of_reply, replies
 from ..history.turns import History, HistoryTurn
 from ..types.answers import PendingCall
 from ..types.errors import TurnStoppedError
@@ -37,8 +38,10 @@ __all__ = [
     "is_marked",
     "left_by",
     "mark_of",
+    "named_again",
     "newest_ref",
     "not_in_doubt",
+    "reply_of",
     "rows_of",
     "shown_of",
     "shown_pending",
@@ -133,6 +136,21 @@ def newest_ref(snapshot: ConversationSnapshot) -> str:
     return f"{snapshot.info.state.conversation_id}-{turns[-1].number}" if turns else ""
 
 
+def reply_of(snapshot: ConversationSnapshot, turn: HistoryTurn) -> tuple[str, tuple[HistoryTurn, ...]]:
+    """Give the id of the reply with this turn, and all turns of this reply."""
+    reply = next(one for one in replies(snapshot.history.turns) if any(of is turn for of in one))
+    return f"{snapshot.info.state.conversation_id}-{reply[0].number}", reply
+
+
+def named_again(snapshot: ConversationSnapshot) -> dict[str, str]:
+    """The `turn_ref` of the unfinished turn, and the id of its reply, if an earlier turn gave that the id."""
+    turns = snapshot.history.turns
+    if not turns or turns[-1].number != _number(snapshot):
+        return {}
+    own, ref = newest_ref(snapshot), reply_of(snapshot, turns[-1])[0]
+    return {own: ref} if own != ref else {}
+
+
 def call_ids(pieces: Sequence[Piece]) -> set[str]:
     """Give the ids of the calls among pieces."""
     return {piece.call.id for piece in pieces if isinstance(piece, Called)}
@@ -147,7 +165,7 @@ def unfinished(snapshot: ConversationSnapshot, given: Collection[str]) -> tuple[
     if not snapshot.history.turns:
         return ()
     turn = snapshot.history.turns[-1]
-    found = list(pieces_of(turn, snapshot.pending))
+    found = list(pieces_of_reply(reply_of(snapshot, turn)[1], snapshot.pending))
     if turn.facts.get("interrupted"):
         del found[-2:]
     while found and isinstance(found[-1], Step):
@@ -183,7 +201,7 @@ def tell_stored(
     answered: Collection[str],
     result: ChatResult | None = None,
 ) -> None:
-    """Fill a run with a stored turn: the turn of the run's `turn_ref`, else `turn`.
+    """Fill a run with the reply that a stored turn is in: the turn of the run's `turn_ref`, else `turn`.
 
     Args:
         run: A run without events.
@@ -194,25 +212,27 @@ def tell_stored(
     """
     id = snapshot.info.state.conversation_id
     turn = next((one for one in snapshot.history.turns if f"{id}-{one.number}" == run.turn_ref), turn)
-    pieces = pieces_of(turn, snapshot.pending)
+    ref, reply = reply_of(snapshot, turn)
+    pieces = pieces_of_reply(reply, snapshot.pending)
     if result is None:
-        text = "".join(piece.text for piece in pieces if isinstance(piece, Said))
+        text = "".join(piece.text for piece in pieces_of(turn) if isinstance(piece, Said))
         waits = snapshot.info.state.status == "awaiting_tools"
         status: Any = "awaiting_tools" if waits else "complete"
         result = ChatResult(
             text=text, state=b"", status=status, pending=snapshot.pending if waits else (), duplicate=True
         )
     run.before, run.since = pieces, pieces_since(pieces, answered) if answered else ()
-    run.tell(TurnCompleted(result=result, conversation_id=id, turn_ref=f"{id}-{turn.number}"))
+    run.turn_ref = ref
+    run.tell(TurnCompleted(result=result, conversation_id=id, turn_ref=ref))
 
 
 def tell_stopped(run: Run, snapshot: ConversationSnapshot) -> None:
-    """Fill a run with the newest turn, up to the point of its stop. The run has no events yet."""
+    """Fill a run with the newest reply, up to the point of its stop. The run has no events yet."""
     run.was_stopped = True
     if snapshot.history.turns:
-        run.before = pieces_of(snapshot.history.turns[-1], shown_pending(snapshot))
-        id = snapshot.info.state.conversation_id
-        run.tell(TurnStarted(conversation_id=id, turn_ref=newest_ref(snapshot)))
+        ref, reply = reply_of(snapshot, snapshot.history.turns[-1])
+        run.before = pieces_of_reply(reply, shown_pending(snapshot))
+        run.tell(TurnStarted(conversation_id=snapshot.info.state.conversation_id, turn_ref=ref))
 
 
 def shown_of(snapshot: ConversationSnapshot | None) -> Shown:

@@ -210,6 +210,8 @@ class RunAnnouncer:
         self._relay = relay
         self._opened: Opened | None = None
         self._is_open = False
+        self._opening = asyncio.Lock()
+        """Keeps the two that open the run apart: the relay would end with the older one of them."""
         self._is_told = asyncio.Event()
         self._kept = 0.0
 
@@ -224,7 +226,7 @@ class RunAnnouncer:
             answered=tuple(sorted(run.answered)),
         )
         try:
-            async with asyncio.timeout(ANNOUNCE_SECONDS):
+            async with self._opening, asyncio.timeout(ANNOUNCE_SECONDS):
                 await self._open(self._opened)
         except Exception as error:
             _warn(error)
@@ -240,10 +242,11 @@ class RunAnnouncer:
         ended_at = None
         while True:
             try:
-                if not self._is_open:
-                    self._opened = replace(self._opened, again=self._opened.again + 1)
-                    await self._open(self._opened)
-                    self._is_told.clear()
+                async with self._opening:
+                    if not self._is_open:
+                        self._opened = replace(self._opened, again=self._opened.again + 1)
+                        await self._open(self._opened)
+                        self._is_told.clear()
                 await self._put_all(self._opened)
                 await self._relay.end(run.key, self._opened, "good" if run.is_good else "bad")
                 break

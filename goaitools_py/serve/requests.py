@@ -32,15 +32,25 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from ..base.values import replace
 from ..chat.kept.changes import conversation_id
 from ..frontends import Ask, AskError, pieces_since
-from ..frontends.reply_pieces import asked_in
+from ..frontends.reply_pieces import asked_in, is_shown_id, replies
 from ..history.turns import HistoryTurn
-from ..open_turn.turn_ids import SAME_CALL, TURN_IDS_FACT
+from ..open_turn.turn_ids import TURN_IDS_FACT
 from ..state.records import digest8
 from ..types.errors import NothingToResumeError, TurnConflictError, TurnInProgressError
 from ..types.events import TurnCompleted
 from ..types.messages import Part, Text
 from ..types.result import ChatResult
-from .history_view import GOES_ON, Left, TurnStatus, call_ids, left_by, tell_stopped, tell_stored, unfinished
+from .history_view import (
+    GOES_ON,
+    Left,
+    TurnStatus,
+    call_ids,
+    left_by,
+    named_again,
+    tell_stopped,
+    tell_stored,
+    unfinished,
+)
 from .hub import Behind, Drive, Hub
 from .identity import Caller
 from .remote_runs import STOP_SECONDS
@@ -55,8 +65,6 @@ if TYPE_CHECKING:
 __all__ = ["ConversationRequest"]
 
 _UNFINISHED: Final = ("in_progress", "failed")
-_SHOWN: Final = re.compile(r"-(?:\d{1,12}u\d{0,6}|waiting-\d{1,6})$")
-"""The end of an id that front ends show for a message of the user."""
 _STATUS: Final[Mapping[Left, TurnStatus]] = {
     "unfinished": "waiting", "messages": "waiting", "stopped": "stopped", "": "none",
 }  # fmt: skip
@@ -163,7 +171,7 @@ class ConversationRequest:
         if ask.edit == "" and ask.turn_id is not None:
             # A client that was loaded again knows its messages by the ids that this server has shown.
             is_shown = ask.turn_id.startswith(f"{conversation_id(self._key)}-")
-            return ask.turn_id if is_shown and _SHOWN.search(ask.turn_id) else None
+            return ask.turn_id if is_shown and is_shown_id(ask.turn_id) else None
         return ask.edit
 
     async def again(self, ask: Ask) -> Run:
@@ -412,6 +420,7 @@ class ConversationRequest:
             answered=ask.answers.keys() & call_ids(before),
             before=before,
             since=() if given else pieces_since(before, ask.answers.keys()),
+            named_again=named_again(snapshot),
         )
 
     def _stored(
@@ -427,11 +436,6 @@ def _of_call(turns: Sequence[HistoryTurn], turn: HistoryTurn, said: Sequence[Par
     """The turn that a client names by its reply. A client that has followed a call shows its turns as one
     reply: of these, the turn with this message of the user, else the first one."""
     text = "".join(part.text for part in said if isinstance(part, Text))
-    first = next(number for number, one in enumerate(turns) if one is turn)
-    end = first + 1
-    while first and SAME_CALL in turns[first].facts:
-        first -= 1
-    while end < len(turns) and SAME_CALL in turns[end].facts:
-        end += 1
-    found = (one for one in reversed(turns[first:end]) if any(m.said == text for m in asked_in(one)))
-    return next(found, turns[first])
+    reply = next(one for one in replies(turns) if any(of is turn for of in one))
+    found = (one for one in reversed(reply) if any(m.said == text for m in asked_in(one)))
+    return next(found, reply[0])

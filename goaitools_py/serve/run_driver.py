@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ..frontends import Piece, Returned, pieces_of
+from ..frontends import Returned, pieces_of
 from ..state.records import digest8
 from ..types.errors import NothingToResumeError, TurnConflictError, TurnInProgressError, TurnStoppedError
 from ..types.events import (
@@ -33,8 +33,10 @@ from .history_view import (
     is_marked,
     left_by,
     mark_of,
+    named_again,
     newest_ref,
     not_in_doubt,
+    reply_of,
     tell_stopped,
     tell_stored,
     unfinished,
@@ -96,10 +98,9 @@ class RunDriver:
             if not (following and run.is_copy):
                 raise
         finally:
-            for task in following:
-                if not run.is_copy:
-                    task.cancel()
-                await asyncio.wait([task])
+            if following and run.is_copy:
+                await asyncio.wait(following)
+            await _end(following)
 
     async def _drive(
         self,
@@ -142,8 +143,9 @@ class RunDriver:
                             await turn.cancel()
                     elif run.has_started and is_new and not knows_before:
                         knows_before = True
-                        if not (isinstance(event, ModelRequested) and event.iteration == 1):
-                            run.before = await self._found_before()
+                        is_first = isinstance(event, ModelRequested) and event.iteration == 1
+                        if not is_first or turn._engine.follows_turn:
+                            await self._find_before(run)
                     if isinstance(event, TurnCompleted):
                         completed = event  # told when it is saved, and another worker may go on
                     elif run.has_started and (has_asked or type(event) is not TextDelta or not run.before):
@@ -179,6 +181,7 @@ class RunDriver:
                 result = None  # another worker has finished the turn meanwhile
         if following and run.is_copy:
             return
+        await _end(following)  # the message has its reply: this run gets it in another way
         if is_new and not run.has_started and await self._copied(run, has_ended=True):
             return
         if not run.has_started or result is None:
@@ -226,7 +229,9 @@ class RunDriver:
     async def _tell_stop(self, run: Run) -> None:
         """Tell the run the results that the history has for the calls that a stop has ended."""
         snapshot = await self._conversation.snapshot()
-        if snapshot is None or not snapshot.history.turns or newest_ref(snapshot) != run.turn_ref:
+        if snapshot is None or not snapshot.history.turns:
+            return
+        if reply_of(snapshot, snapshot.history.turns[-1])[0] != run.turn_ref:
             return
         pieces = pieces_of(snapshot.history.turns[-1], not_in_doubt(snapshot.pending))
         for piece in pieces[behind_calls(pieces) :]:
@@ -236,12 +241,11 @@ class RunDriver:
                 )
                 run.tell(told)
 
-    async def _found_before(self) -> tuple[Piece, ...]:
+    async def _find_before(self, run: Run) -> None:
         snapshot = await self._conversation.snapshot()
-        if snapshot is None:
-            return ()
-        await self.forget_stop(snapshot)  # the message came again, so the turn is asked for
-        return unfinished(snapshot, ())
+        if snapshot is not None:
+            await self.forget_stop(snapshot)  # the message came again, so the turn is asked for
+            run.found_before(unfinished(snapshot, ()), named_again(snapshot))
 
     async def _tell_again(self, run: Run, result: ChatResult | None) -> None:
         snapshot = await self._conversation.snapshot()
@@ -307,6 +311,15 @@ class RunDriver:
             return False
         await self.remember_stop()  # the turn that has begun takes away that it failed with the stop
         return True
+
+
+async def _end(following: list[asyncio.Task[None]]) -> None:
+    """Cancel tasks until they have ended: the client of a relay may swallow a cancellation."""
+    while following:
+        for task in following:
+            task.cancel()
+        _, left = await asyncio.wait(following, timeout=LOOK_AGAIN)
+        following[:] = left
 
 
 def _has_failed(snapshot: ConversationSnapshot) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace as replace_result
 from functools import cached_property
@@ -101,7 +101,9 @@ class Run:
         taken: The digests of the turn ids that the turn has, once it has more than its own.
         before: The pieces of the turn from before this run.
         since: The pieces of `before` that a client lacks if it answered these calls.
-        turn_ref: The `turn_ref`; "" until it is known.
+        turn_ref: The `turn_ref` of the first turn of the reply; "" until it is known. All events have it: a
+            client shows later turns of the same call as a part of this reply.
+        named_again: The `turn_ref` of a turn that goes on, and the one of the reply with it, if they differ.
         error: The exception of the turn.
         result: The result of the turn, without its state unless `carries` is set.
         carries: True if the client keeps the state, and no store does.
@@ -128,6 +130,7 @@ class Run:
         since: Sequence[Piece] = (),
         said_digest: str | None = None,
         carries: bool = False,
+        named_again: Mapping[str, str] | None = None,
     ) -> None:
         self.id = id
         self.key = key
@@ -139,6 +142,7 @@ class Run:
         self.since = tuple(since)
         self.taken: tuple[str, ...] = ()
         self.turn_ref = ""
+        self.named_again = dict(named_again or {})
         self.error: BaseException | None = None
         self.result: ChatResult | None = None
         self.was_stopped = self.has_started = False
@@ -182,11 +186,22 @@ class Run:
             event = replace(event, result=self.result)
         if isinstance(event, TookIn):
             self.taken = event.ids
-        self.turn_ref = event.turn_ref or self.turn_ref
+        if ref := event.turn_ref:
+            if isinstance(event, TurnStarted) or not self.turn_ref:
+                self.turn_ref = self.named_again.get(ref, ref)
+            if ref != self.turn_ref:
+                event = replace(event, turn_ref=self.turn_ref)
         self.events.append(event)
         self._wake()
         if not isinstance(event, TurnStarted):
             self._begin()
+
+    def found_before(self, before: Sequence[Piece], named_again: Mapping[str, str]) -> None:
+        """Set the pieces of the turn from before this run, and its reply, while there is no news."""
+        self.before, self.named_again = tuple(before), dict(named_again)
+        begun, self.events, self.turn_ref = self.events, [], ""
+        for event in begun:
+            self.tell(event)
 
     def finish(self) -> None:
         """Say that the end comes next; `error` and `was_stopped` have their final values."""

@@ -49,8 +49,7 @@ class ToolContext(Value, Generic[DepsT], frozen=True, kw_only=True):
         turn_id: The option `turn_id`, if this call of the chat was given one. Else the turn's `turn_ref`: the
             conversation's id and the turn's number. A state keeps only a digest of the option, so a `resume`
             without it sees the `turn_ref`.
-        iteration: The model call of the turn that asked for the tool, counted from 1. The numbers go on after
-            a `resume`.
+        iteration: The number of the model call that asked for the tool, as in `ModelRequested`.
         idempotency_key: The same text each time this call is run. Pass it to services that take one.
         max_result_bytes: The longest text of the result that the model reads, in UTF-8 bytes.
         conversation_id: The id of the conversation.

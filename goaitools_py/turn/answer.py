@@ -109,6 +109,10 @@ class TypedAnswer:
         self._misfits = 0
         """The number of answers in this call that did not fit the type."""
 
+    def begin_later(self) -> None:
+        """Begin the answer to later messages: the misfits of the turn before do not count."""
+        self._misfits = 0
+
     def fits(self, text: str, *, is_new: bool) -> Flow[bool]:
         """Check the answer at the end of the open turn.
 

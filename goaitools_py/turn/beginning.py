@@ -48,7 +48,7 @@ from ..types.turn_warnings import WarningCode
 from .convert_on_load import Converted, converted
 from .ledger import Ledger
 from .recall import keeping_of
-from .request import STICKY, Tools, Voice, voice_of
+from .request import STICKY, Tools, Voice, voice_of, words_of
 from .tool_reports import tell_left_out, tell_not_kept
 
 __all__ = ["Beginning"]
@@ -264,10 +264,9 @@ class Beginning:
         voice, self.tools = voice_of(plan, given.meta)
         if self.answers:
             self.state = self._with_answers(has_grown)
-        in_words = plan.output is not None and not voice.output and plan.output.tool is None
         begun = self._begun(
             self.state,
-            words=plan.output.words if plan.output is not None and in_words else "",
+            words=words_of(plan, voice),
             has_grown=has_grown or self.state is not given,
         )
         if plan.claim:  # an event of the turn's own can be withdrawn, too

@@ -54,15 +54,21 @@ def stored_answer(ledger: Ledger, answer: TypedAnswer | None, voice: Voice) -> F
     return None
 
 
-def goes_on(ledger: Ledger, voice: Voice, reply: Reply) -> Flow[LastReply | None]:
+def goes_on(ledger: Ledger, voice: Voice, reply: Reply, words: str) -> Flow[LastReply | None]:
     """Look for new messages behind the last reply of a turn that steers, and begin a turn of them. None: the
-    call is over. At a limit of the turn or of the conversation the messages wait."""
+    call is over. At a limit of the turn or of the conversation the messages wait.
+
+    `words`: the description of the answer's type. The turn before has it, too, and may be cut.
+    """
     yield from ledger.tick()
     if _is_spent(ledger, voice) or not (yield from ledger.take_in()):
         return None
     ids = ledger.event_ids
     ledger.begin_later()
-    return LastReply(reply, ledger.return_point(), ids)
+    point = ledger.return_point()
+    if words:
+        ledger.state = attempts.asked_in_words(ledger.state, words, ledger.dialect, turn=ledger.own)
+    return LastReply(reply, point, ids)
 
 
 def _is_spent(ledger: Ledger, voice: Voice) -> bool:
@@ -90,6 +96,8 @@ def or_ended(ledger: Ledger, asking: Flow[Reply], ended: LastReply) -> Flow[Repl
     finally:
         ledger.has_ended = False
     events = (*ended.point.position.state.meta.events, *ledger.state.meta.events)
+    waits = tuple([item for item in ledger.state.inbox if item.topic != inbox.FORMAT])
+    ledger.state = replace(ledger.state, inbox=waits)
     ledger.go_back(ended.point)
     ledger.event_ids = ended.event_ids
     meta = msgspec.structs.replace(ledger.state.meta, events=tuple(dict.fromkeys(events))[-IDS_KEPT:])

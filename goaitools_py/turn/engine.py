@@ -23,7 +23,7 @@ from typing import Any, Final
 from ..backends.base import Reply
 from ..base.values import replace
 from ..open_turn import acts, attempts, inbox, journal, steps
-from ..open_turn.turn_ids import TURN_IDS_FACT, StoredReply
+from ..open_turn.turn_ids import SAME_CALL, TURN_IDS_FACT, StoredReply
 from ..state.blob_header import may_take_long
 from ..state.records import IDS_KEPT, Meta, counts_of, dollars_of, usage_of
 from ..state.state import ConversationState
@@ -47,7 +47,7 @@ from .ledger import Ledger
 from .limits import NOT_STORED, check_budget, check_queue, check_size, context_warnings, written
 from .model_call import ask
 from .plan import Plan
-from .request import Voice
+from .request import Voice, words_of
 from .tool_calls import refuse_calls, run_calls, tell_pending
 
 __all__ = ["TurnEngine"]
@@ -103,10 +103,14 @@ class TurnEngine:
         if opened is None or not attempts.ends_with_answer(opened):  # else see `stored_answer`
             check_budget(ledger, voice.model)
         yield from check_size(ledger)
-        if ledger.listening:
-            yield Emit(TurnStarted(**ledger.event_ids))
         try:
-            reply, status = yield from self._exchanges(voice)
+            left = yield from self._stored(voice)
+            if ledger.listening:
+                yield Emit(TurnStarted(**ledger.event_ids))
+            if left is None:
+                reply, status = yield from self._exchanges(voice)
+            else:
+                reply, status = (yield from self._told(left)), "complete"
             return (yield from self._finish(voice, reply, status))
         except TurnError as exc:
             if ledger.close():  # a message was appended after the error was made
@@ -217,6 +221,12 @@ class TurnEngine:
         return () if opened is None else tuple(opened.facts.get(TURN_IDS_FACT, ()))
 
     @property
+    def follows_turn(self) -> bool:
+        """True if the open turn is one of messages that came at the end of another turn of the same call."""
+        opened = self._ledger.state.open
+        return opened is not None and SAME_CALL in opened.facts
+
+    @property
     def has_calls(self) -> bool:
         """True if calls of the turn's last reply have no result yet."""
         return not journal.ready(self._ledger.state)
@@ -278,11 +288,6 @@ class TurnEngine:
         said = steps.paused_text(state, self._plan.dialect)
         looks = False
         ended: ending.LastReply | None = None
-        if state.open is not None and attempts.ends_with_answer(state.open):
-            stored = yield from ending.stored_answer(ledger, self._answer, voice)
-            if stored is not None and not (yield from self._takes_stored(voice, stored)):
-                return stored, "complete"
-            state = ledger.state
         if answers or not journal.ready(state):
             yield from run_calls(ledger, tools, allowed=limits.calls_left(ledger), answers=answers)
             state = ledger.state
@@ -298,8 +303,11 @@ class TurnEngine:
             # so the limit is not checked before one more reply, unless the turn goes step by step.
             limit = limits.stop_at_limit(ledger)
         output = self._plan.output
-        if (answered := self._called(voice, None)) is not None:
-            return answered, "complete"
+        if self._answer is not None and self._answer.is_called(is_new=False):
+            answered = self._open_reply(ledger.state)
+            if not self._takes_stored(voice, answered):
+                return (yield from self._told(answered)), "complete"
+            limit = None
         while True:
             if looks:
                 yield from ledger.take_in()
@@ -334,19 +342,18 @@ class TurnEngine:
                 if reply.stop == "pause":
                     ledger.warn("limit_reached", f"the provider paused its reply {pauses + 1} times")
                 status = _status(reply, limited=limit is not None)
-                if self._plan.steers and status == "complete":
-                    ended = yield from ending.goes_on(ledger, voice, reply)
+                if status == "complete":
+                    ended = yield from self._goes_on(voice, reply)
                 if ended is None:
                     return reply, status
-                said, cited = "", ()
+                said, cited, invalid_in_a_row, pauses = "", (), 0, 0
                 continue
             if output is not None and not reply.calls and reply.stop != "pause":
                 if (yield from self._is_answered(voice, reply)):
-                    if self._plan.steers:
-                        ended = yield from ending.goes_on(ledger, voice, reply)
+                    ended = yield from self._goes_on(voice, reply)
                     if ended is None:
                         return reply, "complete"
-                    said, cited = "", ()
+                    said, cited, invalid_in_a_row, pauses = "", (), 0, 0
                     continue
                 if one_step:
                     return reply, "in_progress"
@@ -363,8 +370,13 @@ class TurnEngine:
                 yield from refuse_calls(ledger)
                 return reply, self._close(voice, "limited")
             valid = yield from run_calls(ledger, tools, allowed=limits.calls_left(ledger))
-            if (answered := self._called(voice, reply)) is not None:
-                return answered, "complete"
+            if self._answer is not None and self._answer.is_called(is_new=True):
+                self._close(voice, "complete")
+                ended = yield from self._goes_on(voice, reply)
+                if ended is None:
+                    return reply, "complete"
+                said, cited, invalid_in_a_row, pauses = "", (), 0, 0
+                continue
             if journal.is_waiting(ledger.state):
                 yield from tell_pending(ledger)
                 return reply, "awaiting_tools"
@@ -372,7 +384,33 @@ class TurnEngine:
             limit = limits.stop_at_limit(ledger, invalid_in_a_row)
             looks = self._plan.steers
 
-    def _takes_stored(self, voice: Voice, reply: Reply) -> Flow[bool]:
+    def _goes_on(self, voice: Voice, reply: Reply) -> Flow[ending.LastReply | None]:
+        """Begin a turn of messages that came meanwhile; see `ending.goes_on`. None: the call is over."""
+        if not self._plan.steers:
+            return None
+        words = words_of(self._plan, voice)
+        ended = yield from ending.goes_on(self._ledger, voice, reply, words)
+        if ended is not None and self._answer is not None:
+            self._answer.begin_later()
+        return ended
+
+    def _stored(self, voice: Voice) -> Flow[Reply | None]:
+        """The answer that an earlier process left at the end of the open turn, if it is the answer of this
+        call."""
+        opened = self._ledger.state.open
+        if opened is None or not attempts.ends_with_answer(opened):
+            return None
+        stored = yield from ending.stored_answer(self._ledger, self._answer, voice)
+        return None if stored is None or self._takes_stored(voice, stored) else stored
+
+    def _told(self, stored: Reply) -> Flow[Reply]:
+        """Tell the text of a stored answer."""
+        ledger = self._ledger
+        if ledger.listening and stored.text:
+            yield Emit(TextDelta(stored.text, ledger.iteration, **ledger.event_ids))
+        return stored
+
+    def _takes_stored(self, voice: Voice, reply: Reply) -> bool:
         """Close the turn with an answer that an earlier process got. True if messages of this call are left
         to send: they get a turn of their own."""
         ledger = self._ledger
@@ -383,10 +421,7 @@ class TurnEngine:
             ledger.state = steps.with_metadata(ledger.state, ledger.options.metadata)
         self._close(voice, "complete")
         if is_left:
-            ledger.set_base(ledger.state)
-            ledger.same_call = ()  # that turn is of another call
-        elif ledger.listening and reply.text:
-            yield Emit(TextDelta(reply.text, ledger.iteration, **ledger.event_ids))
+            ledger.begin_behind()
         return is_left
 
     def _booked(
@@ -430,19 +465,6 @@ class TurnEngine:
         self._close(voice, "complete")
         return True
 
-    def _called(self, voice: Voice, reply: Reply | None) -> Reply | None:
-        """Take the answer from a call of the answer's tool, and close the turn.
-
-        Returns the reply with the call; None without a fitting call.
-
-        `reply`: the newest reply; None if an earlier call of the chat got it. Its misfits do not count then.
-        """
-        if self._answer is None or not self._answer.is_called(is_new=reply is not None):
-            return None
-        found = self._open_reply(self._ledger.state) if reply is None else reply
-        self._close(voice, "complete")
-        return found
-
     def _replied(self, state: ConversationState, reply: Reply, model: str) -> ModelReplied:
         """The event of a reply. `model`: the model of the request, used if the reply does not name one."""
         ledger = self._ledger
@@ -475,9 +497,10 @@ class TurnEngine:
         settings: dict[str, Any] = {}
         if voice.settings:
             settings = {name: value for name, value in voice.recorded.items() if name not in NOT_STORED}
-        opened, earlier = ledger.state.open, ledger.same_call
+        opened = ledger.state.open
         if self._plan.steers and opened is not None:
-            ledger.same_call = (*earlier, *opened.facts.get(TURN_IDS_FACT, ()))[-IDS_KEPT:]
+            ids = (opened.facts.get(name, ()) for name in (SAME_CALL, TURN_IDS_FACT))
+            ledger.same_call = tuple(id for some in ids for id in some)[-IDS_KEPT:]
         if self._plan.claim:
             ledger.state = inbox.released(ledger.state)
         ledger.state = acts.close(
@@ -487,7 +510,6 @@ class TurnEngine:
             now=ledger.now.wall_ms,
             settings=settings,
             fallback=ledger.fell_back,
-            same_call=earlier,
             is_unsent=is_unsent,
         )
         return status

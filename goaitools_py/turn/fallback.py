@@ -171,6 +171,11 @@ class FallbackTurn:
         return self._engine.taken_ids
 
     @property
+    def follows_turn(self) -> bool:
+        """As `TurnEngine.follows_turn`."""
+        return self._engine.follows_turn
+
+    @property
     def has_calls(self) -> bool:
         """As `TurnEngine.has_calls`."""
         return self._engine.has_calls

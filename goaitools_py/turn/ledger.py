@@ -128,6 +128,8 @@ class Ledger(TurnState):
         self.has_acted: bool = earlier is not None and earlier.has_acted
         if earlier is not None:
             self.deadline, self.same_call = earlier.deadline, earlier.same_call
+            self.has_edited = earlier.has_edited
+            self._unedited = earlier._unedited if earlier.is_only_asked else None
             if earlier.options.metadata is None:  # of a turn of later messages
                 self.options = replace(self.options, metadata=None)
         self.oversized = ""
@@ -165,6 +167,17 @@ class Ledger(TurnState):
         """Begin a turn of messages that came behind the last reply. The caller's metadata is not theirs."""
         self.has_ended = True
         self.options = replace(self.options, metadata=None)
+        self.tried = Tried()
+        self._begin_next()
+
+    def begin_behind(self) -> None:
+        """Begin the turn of this call behind one of another call, which a process had left unchecked."""
+        self.iteration = self.iterations_before = 0
+        self.first_given, self.same_call = self.state, None
+        self._begin_next()
+
+    def _begin_next(self) -> None:
+        self.keep_edit()
         self.set_base(self.state)
         self.identify(self.state.meta, self.state.meta.processed + 1)
 

@@ -173,6 +173,7 @@ def _sent(ledger: Ledger, call: Call) -> Flow[str]:
         at=call.asked_ms,
         metadata=ledger.options.metadata,
         unsent=call.others.turn_ids if call.others is not None else (),
+        same_call=ledger.same_call,
     )
     content_type: str = head.headers.get("content-type", "")
     return content_type

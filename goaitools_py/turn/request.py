@@ -43,6 +43,7 @@ __all__ = [
     "settled",
     "tool_text",
     "voice_of",
+    "words_of",
 ]
 
 _MOST_SETS: Final = 16
@@ -170,6 +171,12 @@ class Voice(Value, frozen=True, kw_only=True):
         if "tool_choice" not in self.settings:
             return self
         return replace(self, settings={k: v for k, v in self.settings.items() if k != "tool_choice"})
+
+
+def words_of(plan: Plan, voice: Voice) -> str:
+    """The description of the answer's type, for a turn whose provider gets no format and no tool; else ""."""
+    wanted = plan.output
+    return "" if wanted is None or voice.output or wanted.tool is not None else wanted.words
 
 
 def voice_of(plan: Plan, meta: Meta) -> tuple[Voice, Tools]:

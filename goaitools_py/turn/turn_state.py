@@ -99,7 +99,9 @@ class TurnState(Timing):
             without them.
         has_ended: True while only new messages of others keep the call from its end: its turn is closed,
             and nothing else is left to send.
-        same_call: The digests of the turn ids of this call's turns that are closed, if the turn steers.
+        has_edited: True if the state has an edit, and is not the old one that a refusal leaves.
+        same_call: The digests of the turn ids of this call's turns that are closed, if the turn steers. None:
+            no turn of this call is closed.
         rewrites: The changes of the stored history that the turn tries. Its requests have them; the state
             gets them with a reply, because only a reply shows that they were right.
     """
@@ -115,8 +117,8 @@ class TurnState(Timing):
         self.streamed: Callable[[], str] | None = None
         self.partial_text = ""
         self.left_waiting: inbox.Others | None = None
-        self.has_ended = False
-        self.same_call: tuple[str, ...] = ()
+        self.has_ended = self.has_edited = False
+        self.same_call: tuple[str, ...] | None = None
         self.rewrites: tuple[Rewrite, ...] = ()
         self._others: inbox.Others | None = None
         self._base: ConversationState | None = None
@@ -160,10 +162,12 @@ class TurnState(Timing):
             self.idle_seconds = max(0.0, (self.now.wall_ms - meta.created - meta.updated) / 1000)
         if given.inbox and self.plan.is_shared:
             self._others = inbox.said_by_others(given, self.own, self.options.metadata)
-        self._unedited = begun.unedited
+        if begun.unedited is not None:  # else a fallback may go on with the edit
+            self._unedited, self.has_edited = begun.unedited, True
         self._base, self._without_input = given, self._unedited or begun.without_input
         is_as_before = self._unedited is not None or not given.inbox
-        self._is_given = is_as_before and not begun.has_grown and self.grew_from == self.plan.blob
+        is_own = self._unedited is begun.unedited
+        self._is_given = is_own and is_as_before and not begun.has_grown and self.grew_from == self.plan.blob
         # The state last: from this line on the turn has begun, and another thread may ask for its blob.
         self.state = begun.state
 
@@ -197,10 +201,9 @@ class TurnState(Timing):
         )
         self.state = _with_spent(state, now.meta)
 
-    @property
-    def has_edited(self) -> bool:
-        """True if the state has an edit, and is not the old one that a refusal leaves."""
-        return self._unedited is not None
+    def keep_edit(self) -> None:
+        """Note that the provider has answered the edit of this turn, if there is one: it stays."""
+        self._unedited = None
 
     @property
     def is_only_asked(self) -> bool:
@@ -245,9 +248,12 @@ class TurnState(Timing):
         state = self.state
         if self._unedited is not None and self.given is not None and self.is_only_asked:
             # The messages that waited before the edit wait in the old state, too.
-            known = set(map(id, self.given.inbox))
+            # A fallback was given the messages of the edit, too: they have this turn's mark.
+            mark = self.own
+            known = {id(item) for item in self.given.inbox if not mark or item.turn != mark}
             own = tuple([item for item in state.inbox if id(item) not in known])
             self.state, self._unedited = _with_spent(self._unedited, state.meta), None
+            self.has_edited = False
             return inbox.inbox_messages(replace(state, inbox=own), self.dialect)
         if self.left_waiting is not None:
             pending = inbox.inbox_messages(replace(state, inbox=self.to_send()), self.dialect)

@@ -94,7 +94,8 @@ class ModelRequested(Event, frozen=True):
     """A request to the model is about to be sent.
 
     Attributes:
-        iteration: The model call of this turn, counted from 1.
+        iteration: The number of the model call in its turn, from 1. The numbers go on after a `resume`, and
+            in a turn of later messages of the same call.
         bytes_sent: The size of its body, in bytes.
         body: The body as it is sent: the whole history as the provider gets it. Never in `to_dict`.
     """
@@ -111,7 +112,7 @@ class TextDelta(Event, frozen=True, gc=False):
 
     Attributes:
         text: The piece.
-        iteration: The model call of this turn.
+        iteration: As in `ModelRequested`.
     """
 
     _unshown = frozenset({"text"})
@@ -125,7 +126,7 @@ class ReasoningDelta(Event, frozen=True, gc=False):
 
     Attributes:
         text: The piece.
-        iteration: The model call of this turn.
+        iteration: As in `ModelRequested`.
     """
 
     _unshown = frozenset({"text"})
@@ -140,7 +141,7 @@ class OutputDelta(Event, frozen=True):
     Attributes:
         partial: The JSON values so far: dicts, lists, texts that may still grow. They are not checked, and
             are not an object of the type. In `to_dict` only with ``content=True``.
-        iteration: The model call of this turn.
+        iteration: As in `ModelRequested`.
     """
 
     _unshown = frozenset({"partial"})
@@ -156,7 +157,7 @@ class ModelReplied(Event, frozen=True):
     Attributes:
         usage: The `Usage` of this call.
         message_count: Messages in the conversation now.
-        iteration: The model call of this turn, counted from 1. The numbers go on after a `resume`.
+        iteration: As in `ModelRequested`.
         model: The provider's name of the model that answered.
         seconds: Seconds from the request to the end of the reply.
         finish_reason: As in `ChatResult`.

@@ -504,18 +504,28 @@ def _same_call(wire: str, codec: Any, bound: Any) -> bytes:
     return _steered(wire, codec, bound)[1]
 
 
-def _steered(wire: str, codec: Any, bound: Any) -> list[bytes]:
+def _same_call_waits(wire: str, codec: Any, bound: Any) -> bytes:
+    """The same with a turn of that message which is not over: its call waits for an approval."""
+    return _steered(wire, codec, bound, waits=True)[1]
+
+
+def _steered(wire: str, codec: Any, bound: Any, *, waits: bool = False) -> list[bytes]:
     store, rows = MemoryStore(), list[bytes]()
+
+    @tool(requires_approval=True)
+    def look() -> str:
+        """Look again."""
+        return "open"
 
     def first(_: Any) -> str:
         conversation.append(user("And the window?", speaker="Tom"))
         return "It is locked."
 
-    def second(_: Any) -> str:
+    def second(_: Any) -> Any:
         rows.append(_row(store))
-        return "It is open."
+        return Calls([("look", {})]) if waits else "It is open."
 
-    with Chat(ScriptedBackend(first, second, wire=wire), codec=codec) as chat:
+    with Chat(ScriptedBackend(first, second, wire=wire), tools=[look], codec=codec) as chat:
         conversation = chat.conversation(store, "k", gate="steer", binding=bound)
         conversation.send("How is the door?", turn_id="m-1")
     return [rows[0], _row(store)]
@@ -529,7 +539,7 @@ def _row(store: MemoryStore) -> bytes:
 
 def own() -> Iterator[dict[str, Any]]:
     """Waiting messages that know their turn, and turns of messages that came at the end of another one."""
-    makers = (_unanswered, _late, _same_call)
+    makers = (_unanswered, _late, _same_call, _same_call_waits)
     cells = [(*cell, wire, make) for cell in _codecs() for wire in WIRES for make in makers]
     for name, codec, key, bound, wire, make in cells:
         row, opening = make(wire, codec, bound), {"codec": codec, "binding": bound}

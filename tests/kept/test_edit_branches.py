@@ -7,9 +7,18 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import Chat, ProviderRejectedError, StateConflictError, event, user
+from goaitools_py import (
+    Chat,
+    ProviderRejectedError,
+    ProviderUnavailableError,
+    StateConflictError,
+    event,
+    tool,
+    user,
+)
 from goaitools_py.backends.base import BackendError, ModelRequest
-from goaitools_py.testing import ScriptedBackend
+from goaitools_py.states import inspect_state, state_messages
+from goaitools_py.testing import Calls, ScriptedBackend, check_history
 
 from .conftest import FaultyStore, LeasingStore, Threads, blob_in, said
 
@@ -114,3 +123,70 @@ def test_a_refused_edit_deletes_its_own_copy_only(save: str, wire: str, kind: An
         edits.send("Slower.", edit="m-1", turn_id="m-2")
 
     assert list(rows(store).values()) == [["Faster.", "New."], ["One.", "Old."]]
+
+
+DOWN = BackendError("down", status=503)
+UNREACHABLE = BackendError("away")
+
+
+@pytest.mark.parametrize("second", ["down", "refused"])
+@pytest.mark.parametrize("there", WIRES)
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_branch_stays_if_every_provider_is_down(
+    kept: Threads, save: str, wire: str, there: str, second: str, is_late: bool
+) -> None:
+    """The edit stands, so the branch has what it replaced. Also if the turn of later messages fails so."""
+    store = LeasingStore()
+    worker = Chat(ScriptedBackend(wire=wire)).conversation(store.inner, "ada", gate="steer")
+
+    def last(_: ModelRequest) -> str:
+        worker.append(event("Late."))
+        return "New."
+
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    new = (last, Calls([("look", {})]), DOWN) if is_late else (DOWN,)
+    backend = ScriptedBackend("Old.", *new, wire=wire, max_retries=0)
+    other = ScriptedBackend(DOWN if second == "down" else REFUSED, wire=there, max_retries=0)
+    chat = {"fallbacks": [other], "tools": [tool(look)]}
+    conversation = kept(backend, store, chat=chat, save=save, keep_branches=True, gate="steer")
+    conversation.send("One.", turn_id="m-1")
+
+    with pytest.raises(ProviderUnavailableError) as found:
+        conversation.send("Uno.", edit="m-1", turn_id="m-2")
+
+    assert rows(store)["ada"][:1] == ["Uno."]
+    assert rows(store)["ada.branch.1"] == ["One.", "Old."]
+    assert "branch_kept" in [one.code for one in found.value.warnings]
+
+
+@pytest.mark.parametrize("there", WIRES)
+@pytest.mark.parametrize("turn_id", ["m-9", None])
+@pytest.mark.parametrize("keeps", [False, True])
+def test_an_edit_that_the_last_provider_refuses_changes_nothing(
+    kept: Threads, save: str, wire: str, there: str, turn_id: str | None, keeps: bool
+) -> None:
+    """The chat's own provider rests, the fallback is down, and then the own one refuses the message."""
+    store = LeasingStore()
+    backend = ScriptedBackend("Old.", UNREACHABLE, REFUSED, wire=wire, max_retries=0)
+    other = ScriptedBackend("Two.", DOWN, wire=there, max_retries=0)
+    chat = {"fallbacks": [other]}
+    conversation = kept(backend, store, chat=chat, save=save, keep_branches=keeps, gate="steer")
+    conversation.send("One.", turn_id="m-1")
+    conversation.send("Next.", turn_id="m-2")
+    before = rows(store)
+
+    with pytest.raises(ProviderRejectedError) as found:
+        conversation.send("Uno.", edit="m-1", turn_id=turn_id)
+
+    assert len(backend.requests) == 3
+    assert rows(store) == before
+    assert [one.text for one in found.value.pending_input] == ["Uno."]
+    assert check_history(read_wire(store), state_messages(blob_in(store))) == []
+
+
+def read_wire(store: Any) -> str:
+    """The provider API of the stored conversation."""
+    return inspect_state(blob_in(store)).wire

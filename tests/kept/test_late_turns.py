@@ -12,6 +12,7 @@ from goaitools_py import (
     Chat,
     Compactor,
     KeepRecentTurns,
+    Limits,
     MessageLimit,
     ToolContext,
     event,
@@ -20,8 +21,9 @@ from goaitools_py import (
 )
 from goaitools_py.backends.base import BackendError, ModelRequest
 from goaitools_py.history.additions import claim_waiting, hand_over
+from goaitools_py.output import Output
 from goaitools_py.state.codec import PLAIN
-from goaitools_py.states import read_history, state_messages
+from goaitools_py.states import inspect_state, read_history, state_messages
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
 from goaitools_py.types.events import ModelReplied, ToolStarted, TurnCompleted, TurnStarted
 
@@ -211,12 +213,8 @@ def test_it_is_left_waiting_behind_its_own_name(kept: Threads, leasing: LeasingS
     assert said(blob_in(leasing)) == ["Hello.", "First.", "Late."]
 
 
-@pytest.mark.parametrize("resumed", [True, False])
-def test_a_turn_that_another_call_has_left_is_not_its_own(
-    kept: Threads, leasing: LeasingStore, wire: str, resumed: bool
-) -> None:
-    """A process died behind an answer that it had not checked. The call that takes it up has a message too:
-    each has its own reply."""
+def unchecked_with_late(wire: str) -> bytes:
+    """The row of a process that died behind an unchecked answer, with a claimed message of m-2."""
     plain: dict[str, Any] = {"codec": PLAIN, "binding": None}
     row = hand_over(
         unchecked(wire),
@@ -229,7 +227,16 @@ def test_a_turn_that_another_call_has_left_is_not_its_own(
         now_ms=0,
         **plain,
     )
-    row = claim_waiting(row, "c1", **plain)
+    return claim_waiting(row, "c1", **plain)
+
+
+@pytest.mark.parametrize("resumed", [True, False])
+def test_a_turn_that_another_call_has_left_is_not_its_own(
+    kept: Threads, leasing: LeasingStore, wire: str, resumed: bool
+) -> None:
+    """A process died behind an answer that it had not checked. The call that takes it up has a message too:
+    each has its own reply."""
+    row = unchecked_with_late(wire)
     conversation = kept(ScriptedBackend('{"value": 2}', wire=wire), put(leasing, row), gate="steer")
 
     late = conversation.send("Late.", turn_id="m-2", **TYPED)
@@ -240,3 +247,150 @@ def test_a_turn_that_another_call_has_left_is_not_its_own(
     assert (late.text, late.output, late.duplicate) == ('{"value": 2}', {"value": 2}, resumed)
     assert (first.text, first.output, first.duplicate) == (FIRST, {"value": 1}, True)
     assert check_history(wire, state_messages(first.state)) == []
+
+
+BAD: dict[str, dict[str, Any]] = {
+    "an answer that does not fit": {"output_type": Output(dict[str, int], mode="prompt", retries=1)},
+    "invalid calls": {"on_limit": "raise"},
+}
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_what_the_turn_before_did_wrong_does_not_count(
+    kept: Threads, leasing: LeasingStore, save: str, wire: str, bad: str
+) -> None:
+    """Each turn has as many tries as one that is sent alone."""
+    wrong = ["Bad."] if bad.startswith("an answer") else [Calls([("absent", {})])] * 2
+    come = then(other(leasing, wire, "Late."), FIRST)
+    backend = ScriptedBackend(*wrong, come, *wrong, '{"value": 2}', wire=wire)
+    conversation = kept(backend, leasing, save=save, gate="steer")
+
+    result = conversation.send("Hello.", turn_id="m-1", **BAD[bad])
+
+    assert (result.text, result.status) == ('{"value": 2}', "complete")
+    assert len(backend.requests) == 2 * len(wrong) + 2
+
+
+def test_its_request_has_the_type_though_a_cut_takes_the_turn_before(
+    kept: Threads, leasing: LeasingStore, wire: str
+) -> None:
+    """The description of the type stands in the turn before, too: a compactor may take that one."""
+
+    @tool
+    def look(at: int) -> str:
+        """Look."""
+        return "seen"
+
+    def honest(request: ModelRequest) -> str:
+        return '{"value": 2}' if b"JSON Schema" in request.body else "Two."
+
+    come = other(leasing, wire, "Late.")
+    calls = [Calls([("look", {"at": at})]) for at in range(2)]
+    backend = ScriptedBackend(*calls, then(come, FIRST), then(come, FIRST), honest, wire=wire)
+    chat = {"tools": [look], "compactor": Compactor(MessageLimit(9), KeepRecentTurns(1))}
+    conversation = kept(backend, leasing, chat=chat, gate="steer")
+
+    result = conversation.send("Hello.", turn_id="m-1", **TYPED)
+
+    assert (result.output, result.compaction is not None) == ({"value": 2}, True)
+    assert check_history(wire, state_messages(result.state)) == []
+
+
+def test_the_type_waits_for_no_other_turn(kept: Threads, leasing: LeasingStore, wire: str) -> None:
+    """The call for late messages fails: they wait, and the description of the type goes."""
+
+    def down(_: ModelRequest) -> BackendError:
+        return DOWN
+
+    steps = then(other(leasing, wire, "Late."), FIRST), down, "Plain."
+    backend = ScriptedBackend(*steps, wire=wire, max_retries=0)
+    conversation = kept(backend, leasing, gate="steer")
+
+    first = conversation.send("Hello.", turn_id="m-1", **TYPED)
+    second = conversation.resume()
+
+    assert (first.output, second.text) == ({"value": 1}, "Plain.")
+    assert said(blob_in(leasing))[-2:] == ["Late.", "Plain."]
+    assert backend.requests[-1].body.count(b"JSON Schema") == 1
+
+
+def test_an_answer_by_tool_looks_for_late_messages(
+    kept: Threads, leasing: LeasingStore, save: str, wire: str
+) -> None:
+    """As one in text does."""
+
+    def answer(value: int) -> Calls:
+        return Calls([("answer", {"value": value})])
+
+    steps = then(other(leasing, wire, "Late."), answer(1)), answer(2)
+    conversation = kept(ScriptedBackend(*steps, wire=wire), leasing, save=save, gate="steer")
+    asked = Output(dict[str, int], mode="tool", name="answer")
+
+    result = conversation.send("Hello.", turn_id="m-1", output_type=asked)
+    again = conversation.send("Hello.", turn_id="m-1", output_type=asked)
+
+    assert result.output == again.output == {"value": 2}
+    assert inspect_state(blob_in(leasing)).waiting_messages == 0
+    assert check_history(wire, state_messages(blob_in(leasing))) == []
+
+
+def test_the_same_answers_have_its_reply(kept: Threads, leasing: LeasingStore, save: str, wire: str) -> None:
+    """As the same message has."""
+
+    @tool(requires_approval=True)
+    def buy() -> str:
+        """Buy."""
+        return "bought"
+
+    steps = Calls([("buy", {})]), then(other(leasing, wire, "Late."), "First."), "Second."
+    backend = ScriptedBackend(*steps, wire=wire)
+    conversation = kept(backend, leasing, chat={"tools": [buy]}, save=save, gate="steer")
+    answers = {call.id: Approve() for call in conversation.send("Hello.", turn_id="m-1").pending}
+
+    found = [conversation.resume(answers), conversation.resume(answers)]
+    found.append(conversation.send("Hello.", turn_id="m-1"))
+
+    assert [(one.text, one.duplicate) for one in found] == [("Second.", one > 0) for one in range(3)]
+
+
+def test_behind_a_turn_of_another_call_it_has_its_own_name_and_limits(
+    kept: Threads, leasing: LeasingStore, wire: str
+) -> None:
+    """A process died behind an answer that it had not checked, and the next message takes it up."""
+
+    @tool
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    told: list[Any] = []
+    backend = ScriptedBackend(Calls([("look", {})]), '{"value": 2}', wire=wire)
+    chat = {"tools": [look], "on_event": told.append}
+    conversation = kept(backend, put(leasing, unchecked_with_late(wire)), chat=chat, gate="steer")
+
+    late = conversation.send("Late.", turn_id="m-2", limits=Limits(max_iterations=2), **TYPED)
+
+    assert (late.status, late.output, late.iterations) == ("complete", {"value": 2}, 2)
+    _, second = (turn.id for turn in conversation.history().turns)
+    kinds = (TurnStarted, ModelReplied, ToolStarted, TurnCompleted)
+    assert [one.turn_ref for one in told if isinstance(one, kinds)] == [second] * 5
+    assert [one.iteration for one in told if isinstance(one, ModelReplied)] == [1, 2]
+
+
+def test_after_a_rewind_the_first_message_has_its_own_reply(
+    kept: Threads, leasing: LeasingStore, wire: str
+) -> None:
+    """Also if a cut of both turns had noted the later reply for it."""
+    come = then(other(leasing, wire, "Late."), "First.")
+    backend = ScriptedBackend(come, "Second.", "More.", wire=wire)
+    chat = {"compactor": Compactor(MessageLimit(5), KeepRecentTurns(1), retain=True)}
+    conversation = kept(backend, leasing, gate="steer", chat=chat)
+    conversation.send("Hello.", turn_id="m-1")
+    conversation.send("New.", turn_id="m-3")
+    assert said(blob_in(leasing))[:1] != ["Hello."]
+
+    conversation.undo_cut()
+    conversation.rewind(2)
+
+    assert said(blob_in(leasing)) == ["Hello.", "First."]
+    assert conversation.send("Hello.", turn_id="m-1").text == "First."

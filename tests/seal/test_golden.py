@@ -391,7 +391,9 @@ def test_waiting_messages_know_their_turn(vector: Vector) -> None:
         first = key_of("m-1", ())
         assert is_finished(state.meta, first)
         assert [item.is_taken for item in state.inbox] == ([True] if facts["feature"] == "late" else [])
-        last = "It is locked." if facts["feature"] == "late" else "It is open."
+        last = "It is open." if facts["feature"] == "same_call" else "It is locked."
+        opened_ids = None if state.open is None else state.open.facts["same_call"]
+        assert opened_ids == ([first.id] if facts["feature"] == "same_call_waits" else None)
         assert stored_reply(state, first, known_dialect(state.meta.wire)).text == last
         return
     for turn_id in ("m-1", "m-2"):

@@ -14,13 +14,15 @@ from typing import Any
 
 from starlette.requests import Request
 
-from goaitools_py import AsyncChat, tool
+from goaitools_py import AsyncChat, tool, user
+from goaitools_py.backends.base import ModelRequest
 from goaitools_py.frontends import AGUI, AISDK
 from goaitools_py.serve import Caller, Refused, Relay, ServeApp, ServeLimits, serve
 from goaitools_py.stores import AsyncMemoryStore
 from goaitools_py.testing import ScriptedBackend
+from goaitools_py.testing.scripted import AsyncScriptedExchange
 
-__all__ = ["Answer", "World", "asynchronous", "said"]
+__all__ = ["Answer", "World", "asynchronous", "late_world", "said"]
 
 
 def asynchronous(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
@@ -223,3 +225,24 @@ class World:
         """A request for a stream of plain events."""
         headers = {"accept": "text/event-stream", **how.pop("headers", {})}
         return self.asked(method, path, body, headers=headers, **how)
+
+
+class _Interrupted(ScriptedBackend):
+    """A model. An application appends a message to the conversation "ada/hall" beside its first reply."""
+
+    store: AsyncMemoryStore
+
+    async def asend(self, request: ModelRequest) -> AsyncScriptedExchange:
+        if not self.requests:
+            other = AsyncChat(ScriptedBackend(wire=self.dialect.wire))
+            await other.conversation(self.store, "ada/hall", gate="steer").append(user("Late."))
+        return await super().asend(request)
+
+
+def late_world(*steps: Any, wire: str = "openai", **fields: Any) -> World:
+    """A server that steers. A message comes beside the first reply, so the other steps answer this message in
+    a turn of its own, in the same call."""
+    backend = _Interrupted("First.", *steps, wire=wire)
+    world = World(backend=backend, **{"gate": "steer", "lease_ttl": 30.0, **fields})
+    backend.store = world.store
+    return world

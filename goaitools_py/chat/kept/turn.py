@@ -129,6 +129,11 @@ class KeptTurn:
         """As `TurnEngine.taken_ids`."""
         return () if self._engine is None else self._engine.taken_ids
 
+    @property
+    def follows_turn(self) -> bool:
+        """As `TurnEngine.follows_turn`."""
+        return self._engine is not None and self._engine.follows_turn
+
     def append(self, *messages: Message) -> None:
         """As `TurnEngine.append`. A turn that begins anew gets the messages again."""
         # One lock with `_new_engine`: a message of another thread reaches each engine exactly once.

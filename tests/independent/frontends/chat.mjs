@@ -207,6 +207,10 @@ const scenarios = {
   },
 };
 
+// A message that comes at the end of the first turn gets a turn of its own in the same stream.
+for (const name of ["tools", "approve", "deny", "parallel", "approve_while_the_provider_fails", "stop", "reload", "cut",
+  "double", "reload_before_the_approval", "client_tool"]) scenarios[`late_${name}`] = scenarios[name];
+
 const found = {};
 for (const [name, scenario] of Object.entries(scenarios)) {
   try {

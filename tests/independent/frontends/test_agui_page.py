@@ -10,7 +10,7 @@ import pytest
 from goaitools_py.backends import BackendError
 from goaitools_py.testing import Calls
 
-from ...serve._world import World
+from ...serve._world import World, late_world
 from ._compare import results_in_order, without_inner_calls
 from ._node import pages_of
 
@@ -38,6 +38,10 @@ SCRIPTS: dict[str, tuple[Any, ...]] = {
     "edit_after_a_reload": ("One.", "Eins."),
 }
 STEERS = ("steer",)
+LATE = (
+    "tools", "approve", "changed", "deny", "parallel", "approve_while_the_provider_fails", "stop", "reload",
+    "cut", "double", "reload_before_the_approval", "client_tool",
+)  # fmt: skip
 TOOLS_RUN = {
     "tools": 1,
     "approve": 1,
@@ -64,6 +68,7 @@ def agui_pages(agui_folder: Path, request: pytest.FixtureRequest) -> dict[str, A
     worlds = {
         name: World(*steps, gunner=GUNNER if HAND_OFF in steps else ()) for name, steps in SCRIPTS.items()
     } | {name: World(LOOK, "Done.", gate="steer", lease_ttl=30.0) for name in STEERS}
+    worlds |= {f"late_{name}": late_world(*SCRIPTS[name]) for name in LATE}
     return pages_of("agui_chat.mjs", agui_folder, worlds, workers=request.param)
 
 
@@ -75,6 +80,23 @@ def test_the_agent_holds_what_is_stored(agui_pages: dict[str, Any], name: str) -
     assert found["warnings"] == []
     assert found["waiting"] == 0
     assert results_in_order(without_inner_calls(found["messages"])) == found["stored"]
+    assert found["tools"] == TOOLS_RUN.get(name, found["tools"])
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_the_agent_holds_a_turn_of_later_messages(agui_pages: dict[str, Any], name: str) -> None:
+    """The turn follows in the same run. Its messages have the ids that the history has."""
+    found = agui_pages[f"late_{name}"]
+
+    assert "failed" not in found, found.get("failed")
+    assert (found["warnings"], found["waiting"]) == ([], 0)
+    own, stored = (
+        [one for one in results_in_order(messages) if one["role"] != "user"]
+        for messages in (found["messages"], found["stored"])
+    )
+    if name == "cut":  # reasoning keeps the place where the client had it first
+        own, stored = (sorted(messages, key=lambda one: one["id"]) for messages in (own, stored))
+    assert own == stored
     assert found["tools"] == TOOLS_RUN.get(name, found["tools"])
 
 

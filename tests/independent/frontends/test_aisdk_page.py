@@ -10,7 +10,7 @@ import pytest
 from goaitools_py.backends import BackendError
 from goaitools_py.testing import Calls
 
-from ...serve._world import World
+from ...serve._world import World, late_world
 from ._compare import comparable, without_inner_calls
 from ._node import pages_of
 
@@ -39,6 +39,10 @@ SCRIPTS: dict[str, tuple[Any, ...]] = {
     "edit_in_place_of_an_approval": (FIRE, "I do not."),
 }
 STEERS = ("steer", "steer_after_a_reload")
+LATE = (
+    "tools", "approve", "deny", "parallel", "approve_while_the_provider_fails", "stop", "reload", "cut",
+    "double", "reload_before_the_approval", "client_tool",
+)  # fmt: skip
 TOOLS_RUN = {
     "tools": 1,
     "approve": 1,
@@ -63,6 +67,7 @@ def pages(client_folder: Path, request: pytest.FixtureRequest) -> dict[str, Any]
     worlds = {
         name: World(*steps, gunner=GUNNER if HAND_OFF in steps else ()) for name, steps in SCRIPTS.items()
     } | {name: World(LOOK, "Done.", gate="steer", lease_ttl=30.0) for name in STEERS}
+    worlds |= {f"late_{name}": late_world(*SCRIPTS[name]) for name in LATE}
     return pages_of("chat.mjs", client_folder, worlds, workers=request.param)
 
 
@@ -74,6 +79,18 @@ def test_the_page_holds_what_is_stored(pages: dict[str, Any], name: str) -> None
     assert found["status"] == "ready"
     assert comparable(without_inner_calls(found["messages"])) == comparable(found["stored"])
     assert [one["role"] for one in found["messages"]] == [one["role"] for one in found["stored"]]
+    assert found["tools"] == TOOLS_RUN.get(name, found["tools"])
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_the_page_holds_a_turn_of_later_messages(pages: dict[str, Any], name: str) -> None:
+    """The turn follows in the same stream: the page shows both as one reply, and so does the history."""
+    found = pages[f"late_{name}"]
+
+    assert "failed" not in found, found.get("failed")
+    assert found["status"] == "ready"
+    assert comparable(found["messages"]) == comparable(found["stored"])
+    assert sum("Late." in request for request in found["requests"]) == len(found["requests"]) - 1
     assert found["tools"] == TOOLS_RUN.get(name, found["tools"])
 
 
