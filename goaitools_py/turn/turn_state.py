@@ -248,9 +248,11 @@ class TurnState(Timing):
         state = self.state
         if self._unedited is not None and self.given is not None and self.is_only_asked:
             # The messages that waited before the edit wait in the old state, too.
-            # A fallback was given the messages of the edit, too: they have this turn's mark.
-            mark = self.own
-            known = {id(item) for item in self.given.inbox if not mark or item.turn != mark}
+            # A fallback was given the messages of the edit, too.
+            waited, mark = self._unedited.inbox, self.own
+            known = {
+                id(item) for item in self.given.inbox if item in waited and not (mark and item.turn == mark)
+            }
             own = tuple([item for item in state.inbox if id(item) not in known])
             self.state, self._unedited = _with_spent(self._unedited, state.meta), None
             self.has_edited = False

@@ -187,6 +187,26 @@ def test_an_edit_that_the_last_provider_refuses_changes_nothing(
     assert check_history(read_wire(store), state_messages(blob_in(store))) == []
 
 
+@pytest.mark.parametrize("there", WIRES)
+@pytest.mark.parametrize("turn_id", ["m-9", None])
+def test_an_edit_of_a_state_that_the_last_provider_refuses_gives_the_message_back(
+    wire: str, there: str, turn_id: str | None
+) -> None:
+    """As in a kept conversation: the error has the old state, and the message."""
+    backend = ScriptedBackend("Old.", UNREACHABLE, REFUSED, wire=wire, max_retries=0)
+    other = ScriptedBackend("Two.", DOWN, wire=there, max_retries=0)
+    with Chat(backend, fallbacks=[other]) as chat:
+        first = chat.chat_with_state(b"", user="One.", turn_id="m-1")
+        second = chat.chat_with_state(first.state, user="Next.", turn_id="m-2")
+        second_state = chat.append_to_state(second.state, event("It rains."))
+
+        with pytest.raises(ProviderRejectedError) as found:
+            chat.chat_with_state(second_state, user="Uno.", edit="m-1", turn_id=turn_id)
+
+    assert said(found.value.state) == ["One.", "Old.", "Next.", "Two.", "It rains."]
+    assert [one.text for one in found.value.pending_input if one.text == "Uno."] == ["Uno."]
+
+
 def read_wire(store: Any) -> str:
     """The provider API of the stored conversation."""
     return inspect_state(blob_in(store)).wire
