@@ -13,6 +13,8 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
+from itertools import takewhile
 from typing import Any, Final
 
 from ..backends.base import Dialect
@@ -249,9 +251,9 @@ def _reply_after(turns: Sequence[ClosedTurn], dialect: Dialect) -> StoredReply |
     later turns of the same call follow, the call has returned the last of their replies."""
     for at, first in enumerate(turns):
         if first.letters.endswith(ASSISTANT) or "status" in first.record.facts:
-            ids = set(first.record.facts.get(TURN_IDS_FACT, ()))
-            later = (one for one in turns[at + 1 :] if ids.intersection(one.record.facts.get(SAME_CALL, ())))
-            turn = [first, *later][-1]
+            # Without an id only the turns right behind it are known to be of its call.
+            of_call = filter if first.record.facts.get(TURN_IDS_FACT) else takewhile
+            turn = [first, *of_call(partial(_is_later, first), turns[at + 1 :])][-1]
             record = turn.record
             return StoredReply(
                 text=reply_text(turn, dialect),
@@ -259,6 +261,15 @@ def _reply_after(turns: Sequence[ClosedTurn], dialect: Dialect) -> StoredReply |
                 finish_reason=record.iterations[-1].finish_reason,
             )
     return None
+
+
+def _is_later(first: ClosedTurn, turn: ClosedTurn) -> bool:
+    """True if the call of the first turn has returned the reply of this later one."""
+    facts, ids = turn.record.facts, first.record.facts.get(TURN_IDS_FACT, ())
+    if ids:
+        return not set(ids).isdisjoint(facts.get(SAME_CALL, ()))
+    is_whole = turn.letters.endswith(ASSISTANT) and not facts.keys() & {"status", "interrupted"}
+    return SAME_CALL in facts and is_whole
 
 
 # --------------------------------------------------------------------------- answers to waiting calls

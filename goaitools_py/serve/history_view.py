@@ -162,9 +162,10 @@ def unfinished(snapshot: ConversationSnapshot, given: Collection[str]) -> tuple[
     Left out: text that broke off, because the model writes it anew, and placeholders for the results of the
     newest calls. The run tells the real results when they come.
     """
-    if not snapshot.history.turns:
-        return ()
-    turn = snapshot.history.turns[-1]
+    turns = snapshot.history.turns
+    if not turns or turns[-1].number != _number(snapshot):
+        return ()  # messages wait, and the turn before is over
+    turn = turns[-1]
     found = list(pieces_of_reply(reply_of(snapshot, turn)[1], snapshot.pending))
     if turn.facts.get("interrupted"):
         del found[-2:]

@@ -47,6 +47,7 @@ from .history_view import (
     call_ids,
     left_by,
     named_again,
+    reply_of,
     tell_stopped,
     tell_stored,
     unfinished,
@@ -194,7 +195,9 @@ class ConversationRequest:
         ref = f"{snapshot.info.state.conversation_id}-{turn.number}"
         said = sum(message.role == "user" and not message.is_event for message in asked_in(turn))
         edit = f"{ref}u{said}" if said > 1 else f"{ref}u"
-        return await self.say(replace(ask, again=None, edit=edit, turn_id=f"{ask.turn_id[:200]}~{ref[-50:]}"))
+        # From the name that the client uses: after the first delivery, it may mean another turn of the call.
+        id = f"{ask.turn_id[:200]}~{(ask.again or ref)[-50:]}"
+        return await self.say(replace(ask, again=None, edit=edit, turn_id=id))
 
     def _turn_named(self, snapshot: ConversationSnapshot, id: str) -> HistoryTurn | None:
         """Find the turn with a message of this id, or for "" the newest one. None for a turn that is gone:
@@ -262,9 +265,10 @@ class ConversationRequest:
 
     def _has_call(self, snapshot: ConversationSnapshot, ids: Collection[str]) -> bool:
         turns = snapshot.history.turns
-        return bool(turns) and any(
-            call.id in ids for message in turns[-1].messages for call in message.tool_calls
+        messages = (
+            (one for turn in reply_of(snapshot, turns[-1])[1] for one in turn.messages) if turns else ()
         )
+        return any(call.id in ids for message in messages for call in message.tool_calls)
 
     # --------------------------------------------------------------------------------------- follow
 

@@ -191,7 +191,7 @@ class RunDriver:
 
     def _tell_taken(self, run: Run, ids: tuple[str, ...]) -> None:
         """Tell the run the messages of its turn, if there are others than its own."""
-        if ids != run.taken and any(id != digest8(run.turn_id) for id in ids):
+        if set(ids) - {*run.taken, digest8(run.turn_id)}:
             run.tell(TookIn(ids=ids))
 
     async def _follow_taker(self, run: Run) -> None:

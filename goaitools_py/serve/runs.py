@@ -98,7 +98,8 @@ class Run:
         turn_id: The client's id of the message; "" for a turn that goes on.
         said: The parts of the user's message.
         answered: The calls that the request answered.
-        taken: The digests of the turn ids that the turn has, once it has more than its own.
+        taken: The digests of the turn ids that the turns of this call have had, once there are more than its
+            own.
         before: The pieces of the turn from before this run.
         since: The pieces of `before` that a client lacks if it answered these calls.
         turn_ref: The `turn_ref` of the first turn of the reply; "" until it is known. All events have it: a
@@ -185,7 +186,7 @@ class Run:
             self.result = event.result if self.carries else replace_result(event.result, state=b"")
             event = replace(event, result=self.result)
         if isinstance(event, TookIn):
-            self.taken = event.ids
+            self.taken = tuple(dict.fromkeys((*self.taken, *event.ids)))
         if ref := event.turn_ref:
             if isinstance(event, TurnStarted) or not self.turn_ref:
                 self.turn_ref = self.named_again.get(ref, ref)

@@ -101,6 +101,7 @@ class Ledger(TurnState):
         event_ids: The fields that each event carries; see `identify`.
         iteration: The number in its turn of the newest model call; see `begin`.
         iterations_before: The number of model calls of the turn that an earlier process made.
+        iterations_of_call: The number of model calls that closed turns of this call have made.
         context_window: Tokens that the model takes; None if that is unknown.
         has_acted: True once a model was asked or a tool started: from then on nothing may be lost.
         oversized: Why the state does not hold the newest reply; "" if it does. If set, the turn ends.
@@ -122,6 +123,7 @@ class Ledger(TurnState):
         )
         self.iteration: int = 0
         self.iterations_before: int = 0
+        self.iterations_of_call: int = 0 if earlier is None else earlier.iterations_of_call
         self.first_given: ConversationState | None = None
         self.fell_back: tuple[str, ...] = () if earlier is None else earlier.fell_back
         self.context_window = plan.context_window
@@ -149,9 +151,11 @@ class Ledger(TurnState):
         them now, the log has the only copy.
         """
         opened = begun.given.open
+        self.iteration = self.iterations_of_call
         if opened is not None:
             # Continue the numbers of the earlier process: a call keeps the number of its reply.
-            self.iteration = self.iterations_before = len(opened.iterations)
+            self.iteration += len(opened.iterations)
+            self.iterations_before = self.iteration
             for index, call in enumerate(opened.calls):
                 if call.state == "done":
                     self.record(index, journal.tool_record(call, iteration=self.iteration))
@@ -168,11 +172,12 @@ class Ledger(TurnState):
         self.has_ended = True
         self.options = replace(self.options, metadata=None)
         self.tried = Tried()
+        self.iterations_of_call = self.iteration
         self._begin_next()
 
     def begin_behind(self) -> None:
         """Begin the turn of this call behind one of another call, which a process had left unchecked."""
-        self.iteration = self.iterations_before = 0
+        self.iteration = self.iterations_before = self.iterations_of_call = 0
         self.first_given, self.same_call = self.state, None
         self._begin_next()
 

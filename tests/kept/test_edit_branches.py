@@ -210,3 +210,28 @@ def test_an_edit_of_a_state_that_the_last_provider_refuses_gives_the_message_bac
 def read_wire(store: Any) -> str:
     """The provider API of the stored conversation."""
     return inspect_state(blob_in(store)).wire
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_an_edit_of_a_message_that_waits_has_a_branch(
+    kept: Threads, save: str, wire: str, keeps: bool
+) -> None:
+    """A call waits for an approval, so both messages wait, and no model is asked."""
+
+    @tool(requires_approval=True)
+    def buy() -> str:
+        """Buy."""
+        return "bought"
+
+    store = LeasingStore()
+    backend = ScriptedBackend(Calls([("buy", {})]), wire=wire)
+    options: dict[str, Any] = {"chat": {"tools": [buy]}, "save": save, "keep_branches": keeps}
+    conversation = kept(backend, store, gate="steer", **options)
+    conversation.send("One.", turn_id="m-1")
+    conversation.send("Two.", turn_id="m-2", on_pending="queue")
+
+    conversation.send("Zwei.", edit="m-2", turn_id="m-3", on_pending="queue")
+
+    found = rows(store)
+    assert found.pop("ada")[-1] == "Zwei."
+    assert [texts[-1] for texts in found.values()] == ["Two."] * keeps

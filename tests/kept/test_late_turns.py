@@ -394,3 +394,53 @@ def test_after_a_rewind_the_first_message_has_its_own_reply(
 
     assert said(blob_in(leasing)) == ["Hello.", "First."]
     assert conversation.send("Hello.", turn_id="m-1").text == "First."
+
+
+@pytest.mark.parametrize("after", [0, 1])
+def test_the_limit_of_the_call_holds_at_a_fallback(
+    kept: Threads, leasing: LeasingStore, save: str, wire: str, after: int
+) -> None:
+    """The model calls of the turn before count, and the numbers go on."""
+    told: list[Any] = []
+
+    @tool
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    calls = Calls([("look", {})])
+    there = ScriptedBackend(*[calls] * 9, wire=WIRES[(WIRES.index(wire) + after) % 3])
+    steps = calls, then(other(leasing, wire, "Late."), "First."), calls, DOWN
+    backend = ScriptedBackend(*steps, wire=wire, max_retries=0)
+    chat = {"tools": [look], "fallbacks": [there], "on_event": told.append}
+    conversation = kept(backend, leasing, chat=chat, save=save, gate="steer")
+
+    result = conversation.send("Hello.", turn_id="m-1", limits=Limits(max_iterations=4))
+
+    assert result.status == "limited"
+    numbers = [one.iteration for one in told if isinstance(one, ModelReplied)]
+    assert numbers == [*range(1, len(numbers) + 1)]
+    assert len(numbers) <= 5  # with the last one, which gives the answer
+    assert check_history(there.dialect.wire, state_messages(result.state)) == []
+
+
+def test_answers_without_a_turn_id_have_the_later_reply(
+    kept: Threads, leasing: LeasingStore, wire: str
+) -> None:
+    """The turn behind them is of the same call."""
+
+    @tool(requires_approval=True)
+    def buy() -> str:
+        """Buy."""
+        return "bought"
+
+    steps = Calls([("buy", {})]), then(other(leasing, wire, "Late."), "First."), "Second.", "Third."
+    backend = ScriptedBackend(*steps, wire=wire)
+    conversation = kept(backend, leasing, chat={"tools": [buy]}, gate="steer")
+    answers = {call.id: Approve() for call in conversation.send("Hello.").pending}
+
+    found = [conversation.resume(answers)]
+    conversation.send("More.")
+    found.append(conversation.resume(answers))
+
+    assert [one.text for one in found] == ["Second.", "Second."]

@@ -454,3 +454,78 @@ def test_what_the_gate_needs() -> None:
         serve(chat, None, key=World.whose, gate="steer")  # type: ignore[call-overload]
     with pytest.raises(ValueError, match="'reject' or 'steer'"):
         serve(chat, AsyncMemoryStore(), key=World.whose, gate="queue")  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("named", ["ada/hall-1", "ada/hall-2"])
+@asynchronous
+async def test_a_reply_is_written_again_once(wire: str, named: str) -> None:
+    """The same request comes twice. The second one finds another turn under this name, and is a duplicate."""
+    world = late_world("Second.", "Anew.", "Never.", wire=wire)
+    body = {"text": "Late.", "turn_id": "m5", "again": named}
+    async with world.app.running():
+        await world.ask("POST", TURNS, said())
+        answers = [(await world.ask("POST", TURNS, body))[1]["text"] for _ in range(2)]
+        other = world.twin(None)
+        async with other.running():
+            world.app = other
+            answers.append((await world.ask("POST", TURNS, body))[1]["text"])
+        stored = await world.store.load("ada/hall")
+    assert answers == ["Anew."] * 3
+    assert stored is not None
+    assert [m.text for m in read_history(stored.blob).all_messages()] == ["Hello", "First.", "Late.", "Anew."]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("place", ["here", "elsewhere"])
+@asynchronous
+async def test_answers_come_twice_behind_a_turn_of_later_messages(wire: str, place: str) -> None:
+    """They belong to the turn before, which is a part of the same reply."""
+
+    async def late(_: Any) -> None:
+        chat = AsyncChat(ScriptedBackend(wire=wire))
+        await chat.conversation(world.store, "ada/hall", gate="steer").append(user("Late."))
+
+    class Interrupted(ScriptedBackend):
+        async def asend(self, request: ModelRequest) -> AsyncScriptedExchange:
+            if len(self.requests) == 1:
+                await late(request)
+            return await super().asend(request)
+
+    world = world_of(backend=Interrupted(Calls([("fire", {"at": "y"})]), "First.", "Second.", wire=wire))
+    async with world.app.running():
+        waits = (await world.ask("POST", TURNS, said()))[1]["pending"]
+        answers = {"answers": {call["id"]: {"approve": True} for call in waits}}
+        first = await world.ask("POST", f"{HALL}/answers", answers)
+        if place == "elsewhere":
+            world.app = world.twin(None)
+        async with world.app.running():
+            again = await world.ask("POST", f"{HALL}/answers", answers)
+    assert (first[0], first[1]["text"]) == (200, "Second.")
+    assert (again[0], again[1]["turn"]) == (200, "ada/hall-1")
+    assert world.looked == ["y"]
+    assert len(world.backend.requests) == 3
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("front", ["plain", "aisdk", "agui"])
+@asynchronous
+async def test_a_turn_that_begins_behind_a_claim_has_its_own_pieces(wire: str, front: str) -> None:
+    """A process died behind the claim of a later message. The turn before is over, and not told once more."""
+    store = AsyncMemoryStore()
+    await store.save("ada/hall", await asyncio.to_thread(row_of_a_turn_that_was_over, wire), expected=None)
+    world = world_of(backend=ScriptedBackend("Second.", wire=wire), store=store)
+    asks: dict[str, Any] = {"threadId": "hall", "runId": "r1", "messages": [], "tools": [], "context": []}
+    async with world.app.running():
+        if front == "plain":
+            async with world.stream("POST", CURRENT) as answer:
+                told = await answer.body()
+        elif front == "aisdk":
+            async with world.asked("GET", "/aisdk/hall/stream") as answer:
+                told = await answer.body()
+        else:
+            told = await raw(world, "/agui", {**asks, "state": {}, "forwardedProps": {}})
+        stored = (await world.ask("GET", f"{HALL}/messages"))[1]
+    assert b"Second." in told
+    assert told.count(b"First.") == (front == "agui")  # in the snapshot of the whole conversation
+    assert [one["text"] for one in stored if one["role"] == "assistant"] == ["First.", "Second."]

@@ -71,7 +71,7 @@ def usual_conversation(chat: Chat, save: str, behind: bool, stops: bool) -> Conv
 
 def message_text(act: Act, *, redacts: bool) -> str:
     """What a message says. `redacts`: also something that may be taken out again."""
-    refused = f" {REFUSED}" if act.kind == "refused" else ""
+    refused = f" {REFUSED}" if act.is_refused else ""
     return directive(act.id, act.rounds) + refused + (secret(act.id) if redacts else "")
 
 
@@ -165,6 +165,8 @@ class Desk:
         settings = kept._settings
         if act.says:
             fields = {"turn_id": f"t{act.id}"} if act.has_id else {}
+            if act.kind == "edit":
+                fields["edit"] = f"t{act.target}"
             pending = "deny" if act.kind == "final" else ("raise", "deny", "queue")[int(act.choice * 3)]
             text = message_text(act, redacts=self._redacts)
             return self._turn(kept, worker, text, {**fields, "on_pending": pending})
@@ -241,6 +243,7 @@ class Desk:
             key=act.key,
             gate="reject" if act.choice < 0.2 else "steer" if steers else "queue",
             marks_waiting=steers,
+            keep_branches=act.keeps_branch,
             # Some workers still write whole blobs: they undo the layout of the others, and lose nothing.
             in_parts=schedule.parts and act.id % 7 != 3,
             renewal=lambda lease, ttl: Renewal(worker, lease, ttl),

@@ -15,6 +15,7 @@ from goaitools_py import StateConflictError
 from goaitools_py.base.values import replace
 from goaitools_py.chat.kept import changes, facade, privacy, row, row_parts, steering
 from goaitools_py.chat.kept import turn as kept_turn
+from goaitools_py.chat.kept.branches import EditBranch
 from goaitools_py.chat.kept.steering import StopWatch
 from goaitools_py.chat.kept.turn import KeptTurn
 from goaitools_py.history import additions
@@ -29,6 +30,7 @@ from goaitools_py.state.state import dump_state, load_state
 from goaitools_py.turn import fallback
 from goaitools_py.turn import tool_calls as calling
 from goaitools_py.turn.flow import CallModel, Checkpoint, Clock, Flow
+from goaitools_py.turn.turn_state import TurnState
 
 from ._store import Rows
 
@@ -269,6 +271,13 @@ class Bug(NamedTuple):
     seed: int = 0
 
 
+def _for_good(right: Any) -> Any:
+    def wrong(self: TurnState, begun: Any) -> None:
+        right(self, replace(begun, unedited=None))
+
+    return wrong
+
+
 BUGS: Final[dict[str, Bug]] = {
     "no compare-and-swap": Bug(Rows, "save", _blind_save, "took place twice"),
     "a release of somebody else's lease": Bug(Rows, "release", _release_any, "got the lease of", 364),
@@ -324,6 +333,10 @@ BUGS: Final[dict[str, Bug]] = {
     ),
     "a turn of later messages is taken for another worker's": Bug(
         KeptTurn, "_is_there", _in_any_save, "was paid for", 169
+    ),
+    "an edit without its branch": Bug(EditBranch, "keep", _no_flow, "no branch has it", 68),
+    "a refused edit takes the old messages away": Bug(
+        TurnState, "start_from", _for_good, "is not there itself", 2_418
     ),
     "an error that no page names": Bug(KeptTurn, "_repeat", _raising, "ended with LookupError", 12),
 }

@@ -6,6 +6,7 @@ steps, or how a fault is made.
 - What was acknowledged is in the conversation or its archive, once: a message whose turn gave a result, or
   failed and was saved, and an event that was appended. Rewinds, resets, erasures, compactions without an
   archive, and `pending_input` take away openly.
+- An edit takes away only together with its own message in place, and a branch has what it took.
 - An event that was taken back is in no request that the provider took, and does not come back. One that
   waits, and that no turn has claimed, can be taken back.
 - What is to be deleted is gone, and so is what a redaction takes out; it comes back only if it is said again.
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Final
 
@@ -117,12 +119,13 @@ class Promises:
         self._looks = (
             schedule.is_tight
             or schedule.recalls
-            or any(act.kind in (*TAKES, "resume", "withdraw") for act in schedule.acts)
+            or any(act.kind in (*TAKES, "resume", "withdraw", "edit") for act in schedule.acts)
         )
         self._kept: defaultdict[str, set[str]] = defaultdict(set)
         self._gone: defaultdict[str, set[str]] = defaultdict(set)
         self._cut: defaultdict[str, set[str]] = defaultdict(set)
         self._forgotten: defaultdict[str, set[str]] = defaultdict(set)
+        self._branched: defaultdict[str, set[str]] = defaultdict(set)
         self._back: defaultdict[str, set[str]] = defaultdict(set)
         self._told: defaultdict[str, set[str]] = defaultdict(set)
         self._sent: defaultdict[str, set[str]] = defaultdict(set)
@@ -172,7 +175,7 @@ class Promises:
             self._told[save.key].add(f"u{act.id}")
         if self._schedule.steers and (act.says or act.kind in ("resume", "answer", "answer_again")):
             self._claims(save, act)
-        if not self._looks:
+        if not self._looks or ".branch." in save.key:
             return
         kind, key = act.kind, save.key
         before, after = ids_in(save.before, self.codec), ids_in(save.after, self.codec)
@@ -192,8 +195,28 @@ class Promises:
             self._told.pop(key, None)
             self._back.pop(key, None)
         self._cut[key] -= new
+        if kind == "edit" and ((out := lost - {f"m{act.id}"}) or f"m{act.id}" in new):
+            self._edited_out(act, out, is_there=f"m{act.id}" in after)
+            lost -= out
         if lost:
             self._taken(key, act, lost)
+
+    def _edited_out(self, act: Act, out: set[str], *, is_there: bool) -> None:
+        """Note what an edit took away. A cut may take more at the same time."""
+        for gone in (self._gone[act.key], self.replayable):
+            gone |= out | self._cut[act.key]  # it may undo a cut, and take away what stood there, too
+        if self.is_tight or self._cuts:
+            self._cut[act.key] |= out
+        elif not is_there:
+            self.broken(f"edit {act.id} took {', '.join(sorted(out))} away, and is not there itself")
+        elif act.keeps_branch:
+            self._branched[act.key] |= out
+
+    def check_branches(self, key: str, branches: Iterable[bytes]) -> None:
+        """Check that the branches have what edits took out of a conversation."""
+        held = {id for blob in branches for id in ids_in(blob, self.codec)}
+        if lost := self._branched[key] - held - self._forgotten[key]:
+            self.broken(f"{', '.join(sorted(lost))} was edited out of {key}, and no branch has it")
 
     def _claims(self, save: Save, act: Act) -> None:
         """Note which messages a turn has claimed, and which it has left waiting after a refusal.
@@ -341,7 +364,7 @@ class Promises:
             self.broken(f"m{act.id} was answered with {result.text!r}, status {result.status}")
 
     def _failed(self, act: Act, failure: BaseException) -> None:
-        is_empty = act.kind in ("answer", "answer_again", "resume", "rewind", "undo", "fork")
+        is_empty = act.kind in ("answer", "answer_again", "resume", "rewind", "undo", "fork", "edit")
         if not isinstance(failure, (*DOCUMENTED, ValueError) if is_empty else DOCUMENTED):
             text = f"{type(failure).__name__}: {failure}"
             self.broken(f"{act.kind} {act.id} ended with {text}; cause {failure.__cause__!r}")
@@ -356,7 +379,7 @@ class Promises:
             return
         if f"m{act.id}" not in handed_back:
             self._keep(act.key, f"m{act.id}")
-        elif act.kind == "refused" and self._begun[act.id] == self._deletions[act.key]:
+        elif act.is_refused and self._begun[act.id] == self._deletions[act.key]:
             # After a deletion a delayed first save of this act may still begin the conversation anew.
             self._back[act.key].add(f"m{act.id}")
 

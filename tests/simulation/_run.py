@@ -76,8 +76,14 @@ class Run:
             else:
                 self._step()
         if not self.promises.problem:
+            self._check_branches()
             self._come_to_rest()
         return self.promises.problem
+
+    def _check_branches(self) -> None:
+        for key in list(self.rows.rows):
+            branches = (one for one in self.rows.rows if one.startswith(f"{key}.branch."))
+            self.promises.check_branches(key, [self.rows.whole(one) for one in branches])
 
     def _come_to_rest(self) -> None:
         """No more faults: what was not answered is delivered again, and each conversation answers.

@@ -52,11 +52,15 @@ ACTS: Final = {
     "fallback": 1,  # a message while the provider is down, and there is a second one
     "recall": 1,  # a message whose model searches what was cut out
     "hand_off": 1,  # a message whose model asks another conversation
+    "edit": 0,  # a message in place of an earlier one; see `_with_edits`
 }
 """What workers do, and how often compared with the others."""
 
+EDITS: Final = 18
+"""The schedules of seeds that end so, of each 50, have edits."""
+
 SAYS: Final = frozenset(
-    ("send", "again", "refused", "convert", "fallback", "recall", "hand_off", "final", "inner")
+    ("send", "again", "refused", "convert", "fallback", "recall", "hand_off", "edit", "final", "inner")
 )
 """Acts that say a message. "final" delivers at the end of a run, "inner" is what a hand-off says."""
 
@@ -97,7 +101,7 @@ class Act(NamedTuple):
         wire: The provider API of the worker's chat; "" for that of the schedule.
         rounds: The tools that the model calls, reply by reply.
         has_id: The message has a `turn_id`, and is delivered until it was answered.
-        target: For "again", "redact" and "withdraw": the id of the message or event.
+        target: For "again", "redact", "withdraw" and "edit": the id of the message or event.
         choice: A number between 0 and 1 for what is left to choose.
         faults: What hits this worker.
     """
@@ -117,6 +121,16 @@ class Act(NamedTuple):
     def says(self) -> bool:
         """True if it says a message."""
         return self.kind in SAYS
+
+    @property
+    def is_refused(self) -> bool:
+        """True if the provider refuses what it says."""
+        return self.kind == "refused" or (self.kind == "edit" and self.choice < 0.3)
+
+    @property
+    def keeps_branch(self) -> bool:
+        """True for an edit that leaves what it replaces as a branch."""
+        return self.kind == "edit" and int(self.choice * 8) % 2 == 1
 
 
 class Schedule(NamedTuple):
@@ -211,6 +225,9 @@ def draw(seed: int) -> Schedule:
     if steers and leases:
         # From numbers of its own: the schedules of other seeds stay as they are.
         acts = _with_withdrawals(Random(-seed), acts)
+    if seed % 50 == EDITS and (edited := _with_edits(Random(-seed), acts)) != acts:
+        acts = edited
+        kinds |= {"fallback"} if seed // 50 % 2 else set()
     return Schedule(
         seed=seed,
         wire=wire,
@@ -239,6 +256,27 @@ def _with_withdrawals(random: Random, acts: list[Act]) -> list[Act]:
         faults = _faults(random) if random.random() < 0.3 else ()
         id, choice = 100 + len(made), random.random()
         made.insert(at, Act("withdraw", id + 50, act.key, target=act.id, choice=choice, faults=faults))
+    return made
+
+
+def _with_edits(random: Random, acts: list[Act]) -> list[Act]:
+    """The acts, with an edit or two of the messages that have a turn id."""
+    made = list(acts)
+    said = [act for act in made if act.says and act.has_id and act.kind != "again"]
+    for id in range(201, 201 + random.choice((1, 1, 2))) if said else ():
+        target = random.choice(said)
+        edit = Act(
+            "edit",
+            id,
+            target.key,
+            save=random.choice(("turn", "checkpoint")),
+            rounds=_rounds(random, "send", asks=False),
+            has_id=random.random() < 0.7,
+            target=target.id,
+            choice=random.random(),
+            faults=_faults(random),
+        )
+        made.insert(random.randint(made.index(target) + 1, len(made)), edit)
     return made
 
 

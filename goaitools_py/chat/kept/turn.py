@@ -322,9 +322,10 @@ class KeptTurn:
             yield from self._set_aside(engine)
         except StateConflictError as exc:
             raise _OvertakenError from exc
+        if engine.has_edited:
+            yield from self._branch.keep(self._given)
         if engine.is_only_asked:
             # The stored history stays until the provider takes the new message.
-            yield from self._branch.keep(self._given)
             claim, settings = self._plan.claim, self._row.settings
             if claim and engine.has_claimed and self._row.mine == self._given:
                 # Only with their marks: else a message could be withdrawn while the model reads it.
@@ -391,6 +392,8 @@ class KeptTurn:
         row = self._row
         yield from self._set_aside(engine)
         try:
+            if engine.has_edited:  # a message that only waits asks no model
+                yield from self._branch.keep(self._given)
             stored = yield from row.commit(result.state, is_there=self._is_there, is_last=True)
         except DuplicateError:
             return (yield from self._repeat())
@@ -442,7 +445,7 @@ class KeptTurn:
             # Only before a save: a turn that changes nothing leaves the unreadable bytes in their row.
             if new != row.mine:
                 yield from self._set_aside(engine)
-                if new != self._given and engine.is_only_asked:
+                if new != self._given and engine.has_edited:
                     yield from self._branch.keep(self._given)
             stored = yield from row.commit(new, is_there=self._is_there, is_last=stops is None)
         except DuplicateError:
@@ -607,7 +610,7 @@ class KeptTurn:
             return
         try:
             yield from self._set_aside(engine)
-            if engine.is_only_asked:
+            if engine.has_edited:
                 yield from self._branch.keep(self._given)
             self._end = yield from self._row.commit(new, is_there=self._is_there, is_last=True)
         except DuplicateError:
