@@ -457,6 +457,8 @@ def _behind(
     theirs = [row for row in their.meta.ring if row.status != UNANSWERED or row.id not in answered]
     known = {row.id for row in theirs}
     ring = (*theirs, *(row for row in my.meta.ring if row.id not in known))
+    # An id without its message would refuse a second delivery: an edit may have taken the message out.
+    gone = {row.id for row in old.meta.turn} - {row.id for row in my.meta.turn}
     meta = msgspec.structs.replace(
         their.meta,
         messages=their.meta.messages + sum(turn.record.messages for turn in own),
@@ -470,6 +472,7 @@ def _behind(
         systems=their.meta.systems or my.meta.systems,
         signed=their.meta.signed or any(is_signed(turn.entries, dialect) for turn in own),
         ring=ring[-IDS_KEPT:],
+        turn=tuple(row for row in their.meta.turn if row.id not in gone),
         rules=min(their.meta.rules, my.meta.rules),
     )
     joined = replace(_with_results(joined, my, own), meta=meta)

@@ -197,6 +197,8 @@ class Promises:
         self._cut[key] -= new
         if kind == "edit" and ((out := lost - {f"m{act.id}"}) or f"m{act.id}" in new):
             self._edited_out(act, out, is_there=f"m{act.id}" in after)
+            for item in self._inbox(save.after):  # what a turn had before the message waits again
+                self._freed.update(_marks(item.entry))
             lost -= out
         if lost:
             self._taken(key, act, lost)

@@ -195,6 +195,14 @@ FOUND = {
         crowd=2,
         wire="openai-responses",
     ),
+    "an edit took a message out, whose turn id came back with a turn of another worker": schedule(
+        1439868,
+        Act("send", 1, choice=0.5785608451303869),
+        Act("send", 2, save="checkpoint", choice=0.5676915739441968, faults=(Fault(9, "unanswered", 0.2),)),
+        Act("fallback", 3, has_id=False, choice=0.02927351395207345, faults=(Fault(1, "pause", 1.5),)),
+        Act("edit", 201, has_id=False, target=2, choice=0.7857054213425928),
+        crowd=3,
+    )._replace(behind=True, converts=True, fallback="anthropic"),
     "two turns had a call of one id, and one was put behind the other": schedule(
         1,
         Act("convert", 1, rounds=(("look",),), choice=0.8866052889266723, wire="openai-responses"),
