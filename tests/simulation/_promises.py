@@ -211,7 +211,7 @@ class Promises:
             self._cut[act.key] |= out
         elif not is_there:
             self.broken(f"edit {act.id} took {', '.join(sorted(out))} away, and is not there itself")
-        elif act.keeps_branch:
+        elif act.keeps_branch and f"m{act.id}" not in self._copied:  # both copies have one branch
             self._branched[act.key] |= out
 
     def check_branches(self, key: str, branches: Iterable[bytes]) -> None:
