@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from ..history.turns import History, HistoryTurn
+from ..history.turns import History, HistoryTurn, replies
 from ..types.answers import Answer, Approve, Deny, PendingCall, ToolReturn
 from ..types.messages import Message, Part, Text
 from ..types.render import files_in
@@ -36,7 +36,6 @@ from .reply_pieces import (
     Step,
     is_shown_id,
     pieces_of_reply,
-    replies,
     said_in,
     turn_ids,
 )

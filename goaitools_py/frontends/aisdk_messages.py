@@ -21,7 +21,7 @@ from typing import Any
 import orjson
 
 from ..base import rawjson
-from ..history.turns import History
+from ..history.turns import History, replies
 from ..types.answers import INSIDE, Answer, Approve, Deny, PendingCall, ToolReturn
 from ..types.messages import Message, Part, Text, ToolCall
 from ..types.render import files_in
@@ -36,7 +36,6 @@ from .reply_pieces import (
     Step,
     Waits,
     pieces_of_reply,
-    replies,
     said_in,
     turn_ids,
 )

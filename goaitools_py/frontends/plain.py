@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from ..history.turns import History
+from ..history.turns import History, replies
 from ..types.answers import Answer, Approve, Deny, PendingCall, ToolReturn
 from ..types.events import Event, ToolProgress, TurnCompleted, TurnStarted
 from ..types.messages import Message, Part, Text
@@ -50,7 +50,6 @@ from .reply_pieces import (
     Waits,
     pieces_of_event,
     pieces_of_reply,
-    replies,
     said_in,
     turn_ids,
 )

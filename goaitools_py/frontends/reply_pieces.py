@@ -1,6 +1,6 @@
 """A reply as a sequence of pieces: text, reasoning, calls and results, in the order of their making.
 
-Owns: the pieces, how events and histories become pieces, which turns are one reply, the ids of a turn's
+Owns: the pieces, how events and histories become pieces, the ids of a turn's
 messages, and how a long reply becomes several messages. So a live stream and a history that is read later say
 the same, under the same ids. Must never know: a front end's protocol.
 """
@@ -13,8 +13,6 @@ from typing import Final, NamedTuple, cast
 
 from ..base.values import Value
 from ..history.turns import HistoryIteration, HistoryTurn
-from ..open_turn.turn_ids import SAME_CALL, TURN_IDS_FACT
-from ..state.records import IDS_KEPT
 from ..types.answers import INSIDE, PendingCall
 from ..types.events import (
     Event,
@@ -43,7 +41,6 @@ __all__ = [
     "pieces_of_event",
     "pieces_of_reply",
     "pieces_since",
-    "replies",
     "said_in",
     "split_reply",
     "turn_ids",
@@ -156,30 +153,6 @@ def pieces_of(turn: HistoryTurn, pending: Sequence[PendingCall] = ()) -> tuple[P
     if partial := turn.facts.get("interrupted"):
         found += (Step(), Said(partial))
     return tuple(found)
-
-
-def replies(turns: Sequence[HistoryTurn]) -> Iterator[tuple[HistoryTurn, ...]]:
-    """Group turns, oldest first, by the reply that a client shows.
-
-    A turn of messages that came at the end of another one follows it in the same stream. So a client that
-    has followed the call shows the turns of the call as one reply, with the id of the first one.
-    """
-    group: tuple[HistoryTurn, ...] = ()
-    for turn in turns:
-        if group and not _is_same_call(turn, group[-1]):
-            yield group
-            group = ()
-        group = (*group, turn)
-    if group:
-        yield group
-
-
-def _is_same_call(turn: HistoryTurn, before: HistoryTurn) -> bool:
-    """True if a turn is of the same call as the turn before it. That one may be of another worker."""
-    if SAME_CALL not in turn.facts or turn.number != before.number + 1:
-        return False
-    ids = [*before.facts.get(SAME_CALL, ()), *before.facts.get(TURN_IDS_FACT, ())]
-    return not turn.facts[SAME_CALL] or ids[-IDS_KEPT:] == list(turn.facts[SAME_CALL])
 
 
 def pieces_of_reply(turns: Sequence[HistoryTurn], pending: Sequence[PendingCall] = ()) -> tuple[Piece, ...]:

@@ -24,12 +24,13 @@ from ..compaction.compactor import RECALL
 from ..open_turn import steps
 from ..open_turn.inbox import inbox_messages
 from ..open_turn.steps import failure_in
+from ..open_turn.turn_ids import SAME_CALL, TURN_IDS_FACT
 from ..state.closed_turns import FACTS, ClosedTurn, Iteration, TurnRecord, numbers_of
 from ..state.codec import PLAIN, Codec
 from ..state.letters import ASSISTANT, GIVEN
 from ..state.media_rows import named_results, results_of
 from ..state.parts import Part
-from ..state.records import JournalCall, Meta, model_at, turn_ref
+from ..state.records import IDS_KEPT, JournalCall, Meta, model_at, turn_ref
 from ..state.state import closed_turns, load_state, newest_number
 from ..types.errors import StateInvalidError
 from ..types.messages import Message, Text
@@ -48,6 +49,7 @@ __all__ = [
     "HistoryTurn",
     "TurnStatus",
     "read_history",
+    "replies",
     "to_markdown",
 ]
 
@@ -322,6 +324,30 @@ def _readable(facts: Mapping[str, Any]) -> Mapping[str, Any]:
 
 _NAMES: Final = {"user": "User", "assistant": "Assistant", "system": "System", "tool": "Tool result"}
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def replies(turns: Sequence[HistoryTurn]) -> Iterator[tuple[HistoryTurn, ...]]:
+    """Group turns, oldest first, by the reply that a client shows.
+
+    A turn of messages that came at the end of another one follows it in the same stream. So a client that
+    has followed the call shows the turns of the call as one reply, with the id of the first one.
+    """
+    group: tuple[HistoryTurn, ...] = ()
+    for turn in turns:
+        if group and not _is_same_call(turn, group[-1]):
+            yield group
+            group = ()
+        group = (*group, turn)
+    if group:
+        yield group
+
+
+def _is_same_call(turn: HistoryTurn, before: HistoryTurn) -> bool:
+    """True if a turn is of the same call as the turn before it. That one may be of another worker."""
+    if SAME_CALL not in turn.facts or turn.number != before.number + 1:
+        return False
+    ids = [*before.facts.get(SAME_CALL, ()), *before.facts.get(TURN_IDS_FACT, ())]
+    return not turn.facts[SAME_CALL] or ids[-IDS_KEPT:] == list(turn.facts[SAME_CALL])
 
 
 def to_markdown(

@@ -13,8 +13,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from ..frontends import Called, Piece, Returned, Said, Shown, Step, Waits, pieces_of, pieces_since
-from ..frontends.reply_pieces import pieces_of_reply, replies
-from ..history.turns import History, HistoryTurn
+from ..frontends.reply_pieces import pieces_of_reply
+from ..history.turns import History, HistoryTurn, replies
 from ..types.answers import PendingCall
 from ..types.errors import TurnStoppedError
 from ..types.events import TurnCompleted, TurnStarted
@@ -214,7 +214,8 @@ def tell_stored(
     id = snapshot.info.state.conversation_id
     turn = next((one for one in snapshot.history.turns if f"{id}-{one.number}" == run.turn_ref), turn)
     ref, reply = reply_of(snapshot, turn)
-    pieces = pieces_of_reply(reply, snapshot.pending)
+    is_open = reply[-1].number == _number(snapshot)
+    pieces = unfinished(snapshot, ()) if is_open else pieces_of_reply(reply, snapshot.pending)
     if result is None:
         text = "".join(piece.text for piece in pieces_of(turn) if isinstance(piece, Said))
         waits = snapshot.info.state.status == "awaiting_tools"

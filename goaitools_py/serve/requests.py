@@ -32,8 +32,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from ..base.values import replace
 from ..chat.kept.changes import conversation_id
 from ..frontends import Ask, AskError, pieces_since
-from ..frontends.reply_pieces import asked_in, is_shown_id, replies
-from ..history.turns import HistoryTurn
+from ..frontends.reply_pieces import asked_in, is_shown_id
+from ..history.turns import HistoryTurn, replies
 from ..open_turn.turn_ids import TURN_IDS_FACT
 from ..state.records import digest8
 from ..types.errors import NothingToResumeError, TurnConflictError, TurnInProgressError
@@ -188,6 +188,13 @@ class ConversationRequest:
         turns = snapshot.history.turns
         if not turns:
             return await self.say(ask)
+        # From the name that the client uses: after the first delivery, it may mean another turn. Some clients
+        # send the id of the message that is answered, and no name: then each request is a new one.
+        known = {id for turn in turns for id in turn.facts.get(TURN_IDS_FACT, ())}
+        is_named = bool(ask.again) or digest8(ask.turn_id) not in known
+        id = f"{ask.turn_id[:200]}~{(ask.again or '')[-50:]}"
+        if is_named and digest8(id) in known:
+            return await self.say(replace(ask, again=None, turn_id=id))
         turn = self._turn_named(snapshot, ask.again or "")
         if turn is None:
             return self._stored(snapshot, turns[-1])
@@ -195,8 +202,7 @@ class ConversationRequest:
         ref = f"{snapshot.info.state.conversation_id}-{turn.number}"
         said = sum(message.role == "user" and not message.is_event for message in asked_in(turn))
         edit = f"{ref}u{said}" if said > 1 else f"{ref}u"
-        # From the name that the client uses: after the first delivery, it may mean another turn of the call.
-        id = f"{ask.turn_id[:200]}~{(ask.again or ref)[-50:]}"
+        id = id if is_named else f"{id}{ref[-50:]}"
         return await self.say(replace(ask, again=None, edit=edit, turn_id=id))
 
     def _turn_named(self, snapshot: ConversationSnapshot, id: str) -> HistoryTurn | None:

@@ -16,16 +16,18 @@ import msgspec
 from ..backends.base import Reply
 from ..base.values import replace
 from ..open_turn import attempts, inbox
-from ..open_turn.turn_ids import reply_text
+from ..open_turn.turn_ids import SAME_CALL, reply_text
 from ..state.records import IDS_KEPT
+from ..state.state import closed_turns
 from ..types.errors import BudgetExceededError, TurnError, TurnStoppedError
+from ..types.messages import event
 from . import limits
 from .answer import TypedAnswer
 from .flow import Flow
 from .ledger import Ledger, ReturnPoint
 from .request import Voice
 
-__all__ = ["LastReply", "goes_on", "or_ended", "stored_answer"]
+__all__ = ["LastReply", "goes_on", "or_ended", "stored_answer", "with_type"]
 
 
 class LastReply(NamedTuple):
@@ -54,21 +56,29 @@ def stored_answer(ledger: Ledger, answer: TypedAnswer | None, voice: Voice) -> F
     return None
 
 
-def goes_on(ledger: Ledger, voice: Voice, reply: Reply, words: str) -> Flow[LastReply | None]:
+def goes_on(ledger: Ledger, voice: Voice, reply: Reply) -> Flow[LastReply | None]:
     """Look for new messages behind the last reply of a turn that steers, and begin a turn of them. None: the
-    call is over. At a limit of the turn or of the conversation the messages wait.
-
-    `words`: the description of the answer's type. The turn before has it, too, and may be cut.
-    """
+    call is over. At a limit of the turn or of the conversation the messages wait."""
     yield from ledger.tick()
     if _is_spent(ledger, voice) or not (yield from ledger.take_in()):
         return None
     ids = ledger.event_ids
     ledger.begin_later()
-    point = ledger.return_point()
-    if words:
-        ledger.state = attempts.asked_in_words(ledger.state, words, ledger.dialect, turn=ledger.own)
-    return LastReply(reply, point, ids)
+    return LastReply(reply, ledger.return_point(), ids)
+
+
+def with_type(ledger: Ledger, words: str) -> None:
+    """Put the description of the answer's type into the inbox, if a cut took it out of this call's turns.
+
+    Right before the request: else a turn that ends before it would leave the description to a later one.
+    """
+    entry = ledger.dialect.entries([event(words, topic=inbox.FORMAT)])[0]
+    for turn in reversed(closed_turns(ledger.state)):
+        if entry in turn.entries:
+            return
+        if SAME_CALL not in turn.record.facts:
+            break
+    ledger.state = attempts.asked_in_words(ledger.state, words, ledger.dialect, turn=ledger.own)
 
 
 def _is_spent(ledger: Ledger, voice: Voice) -> bool:

@@ -314,6 +314,8 @@ class TurnEngine:
             looks = False
             if ledger.options.compactor is not None:
                 yield from shrink.compact_before_request(ledger, lambda: voice)
+            if ended is not None and (words := words_of(self._plan, voice)):
+                ending.with_type(ledger, words)
             asking = ask(
                 ledger,
                 voice.after_first() if ledger.has_asked or ended is not None else voice,
@@ -388,8 +390,7 @@ class TurnEngine:
         """Begin a turn of messages that came meanwhile; see `ending.goes_on`. None: the call is over."""
         if not self._plan.steers:
             return None
-        words = words_of(self._plan, voice)
-        ended = yield from ending.goes_on(self._ledger, voice, reply, words)
+        ended = yield from ending.goes_on(self._ledger, voice, reply)
         if ended is not None and self._answer is not None:
             self._answer.begin_later()
         return ended

@@ -223,7 +223,8 @@ def check_queue(ledger: Ledger, before: ConversationState, messages: tuple[Messa
         problem = room.soft_problem(state)
         if problem is None or (yield from shrink.cut_to_limits(ledger, problem, _within(ledger), least=0)):
             return
-    # The caller gets the new messages back, so the error's state must not have them.
+    # The caller gets the new messages back, so the error's state must not have them, and no edit.
+    before = ledger.forget_edit() or before
     ledger.begin(begun(before, before))
     error = ledger.error(StateSizeError, f"{problem}; the message was not queued, nothing was sent")
     error.pending_input = messages

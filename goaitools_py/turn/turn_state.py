@@ -180,6 +180,11 @@ class TurnState(Timing):
             self._is_given = False
         self.state = state
 
+    def forget_edit(self) -> ConversationState | None:
+        """Undo the edit of this turn. The old state; None without an edit."""
+        old, self._unedited, self.has_edited = self._unedited, None, False
+        return old
+
     def position(self) -> Snapshot:
         """The turn's position now, for a later `step_back`."""
         return Snapshot(self.state, self._base, self._without_input, self._is_given)
@@ -249,9 +254,11 @@ class TurnState(Timing):
         if self._unedited is not None and self.given is not None and self.is_only_asked:
             # The messages that waited before the edit wait in the old state, too.
             # A fallback was given the messages of the edit, too.
-            waited, mark = self._unedited.inbox, self.own
+            waited, mark = {item.claimed("") for item in self._unedited.inbox}, self.own
             known = {
-                id(item) for item in self.given.inbox if item in waited and not (mark and item.turn == mark)
+                id(item)
+                for item in self.given.inbox
+                if item.claimed("") in waited and not (mark and item.turn == mark)
             }
             own = tuple([item for item in state.inbox if id(item) not in known])
             self.state, self._unedited = _with_spent(self._unedited, state.meta), None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import pytest
@@ -12,11 +13,14 @@ from goaitools_py import (
     ProviderRejectedError,
     ProviderUnavailableError,
     StateConflictError,
+    StateSizeError,
+    StoreUnavailableError,
     event,
     tool,
     user,
 )
 from goaitools_py.backends.base import BackendError, ModelRequest
+from goaitools_py.seal import BlobLimits, Plain
 from goaitools_py.states import inspect_state, state_messages
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
 
@@ -235,3 +239,86 @@ def test_an_edit_of_a_message_that_waits_has_a_branch(
     found = rows(store)
     assert found.pop("ada")[-1] == "Zwei."
     assert [texts[-1] for texts in found.values()] == ["Two."] * keeps
+
+
+@tool(requires_approval=True)
+def buy() -> str:
+    """Buy."""
+    return "bought"
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+@pytest.mark.parametrize("edit", ["m-1", "m-2"])
+@pytest.mark.parametrize("pending", ["queue", "deny"])
+def test_an_edit_that_is_too_large_changes_nothing(
+    kept: Threads, save: str, wire: str, keeps: bool, edit: str, pending: str
+) -> None:
+    """Also of a message that waits."""
+    store = LeasingStore()
+    codec = Plain(limits=BlobLimits(max_blob_bytes=10_000))
+    chat = {"tools": [buy], "codec": codec}
+    backend = ScriptedBackend(Calls([("buy", {})]), wire=wire)
+    conversation = kept(backend, store, chat=chat, save=save, keep_branches=keeps, gate="steer")
+    conversation.send("One.", turn_id="m-1")
+    conversation.send("Two.", turn_id="m-2", on_pending="queue")
+    before = rows(store)
+    large = "".join(map(chr, Random(1).choices(range(33, 127), k=12_000)))
+
+    with pytest.raises(StateSizeError) as found:
+        conversation.send(large, edit=edit, turn_id="m-3", on_pending=pending)
+
+    assert rows(store) == before
+    assert [one.text for one in found.value.pending_input] == [large]
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_the_branch_of_a_queued_edit_is_not_left_out(
+    kept: Threads, save: str, wire: str, again: bool
+) -> None:
+    """The store was away when the branch was copied: nothing is saved, and the edit can be sent again."""
+
+    class Away(LeasingStore):
+        is_away = False
+
+        def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
+            if ".branch." in key and self.is_away:
+                raise StoreUnavailableError("away")
+            return super().save(key, blob, expected=expected)
+
+    store = Away()
+    backend = ScriptedBackend(Calls([("buy", {})]), wire=wire)
+    options: dict[str, Any] = {"chat": {"tools": [buy]}, "save": save, "save_timeout": 0.0}
+    conversation = kept(backend, store, keep_branches=True, gate="steer", **options)
+    conversation.send("One.", turn_id="m-1")
+    conversation.send("Two.", turn_id="m-2", on_pending="queue")
+    store.is_away = True
+    edit: dict[str, Any] = {"edit": "m-2", "turn_id": "m-3", "on_pending": "queue"}
+
+    with pytest.raises(StoreUnavailableError):
+        conversation.send("Zwei.", **edit)
+    assert rows(store)["ada"][-1] == "Two."
+    store.is_away = False
+    if again:
+        conversation.send("Zwei.", **edit)
+
+    found = rows(store)
+    assert found.pop("ada")[-1] == ("Zwei." if again else "Two.")
+    assert [texts[-1] for texts in found.values()] == ["Two."] * again
+
+
+@pytest.mark.parametrize("gate", ["steer", "reject"])
+def test_a_refused_edit_hands_back_its_own_message_alone(
+    kept: Threads, save: str, wire: str, gate: str
+) -> None:
+    """An event of others waits on."""
+    store = LeasingStore()
+    backend = ScriptedBackend("Old.", REFUSED, REFUSED, wire=wire)
+    conversation = kept(backend, store, save=save, gate=gate)
+    conversation.send("One.", turn_id="m-1")
+    conversation.append(event("Rain."))
+
+    with pytest.raises(ProviderRejectedError) as found:
+        conversation.send("Uno.", edit="m-1", turn_id="m-2")
+
+    assert [one.text for one in found.value.pending_input] == ["Uno."]
+    assert rows(store) == {"ada": ["One.", "Old.", "Rain."]}

@@ -25,7 +25,7 @@ from goaitools_py.output import Output
 from goaitools_py.state.codec import PLAIN
 from goaitools_py.states import inspect_state, read_history, state_messages
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
-from goaitools_py.types.events import ModelReplied, ToolStarted, TurnCompleted, TurnStarted
+from goaitools_py.types.events import ModelReplied, ModelRequested, ToolStarted, TurnCompleted, TurnStarted
 
 from .conftest import LeasingStore, Threads, blob_in, said
 from .test_last_replies import ENDS, FIRST, TYPED, put, then, unchecked
@@ -444,3 +444,24 @@ def test_answers_without_a_turn_id_have_the_later_reply(
     found.append(conversation.resume(answers))
 
     assert [one.text for one in found] == ["Second.", "Second."]
+
+
+def test_a_turn_that_is_cancelled_before_its_call_leaves_no_type(
+    kept: Threads, leasing: LeasingStore, save: str, wire: str
+) -> None:
+    """What it has put in for its request does not wait for a later turn."""
+    steps = then(other(leasing, wire, "Late."), FIRST), "Never.", "Plain.", "Plain."
+    backend = ScriptedBackend(*steps, wire=wire)
+    conversation = kept(backend, leasing, save=save, gate="steer")
+    turn = conversation.start("Hello.", turn_id="m-1", **TYPED)
+    asked = 0
+    for one in turn:
+        asked += isinstance(one, ModelRequested)
+        if asked == 2:
+            break
+    turn.cancel()
+
+    conversation.send("Next.")
+
+    assert said(blob_in(leasing)).count("Late.") == 1
+    assert backend.requests[-1].body.count(b"JSON Schema") == 1

@@ -529,3 +529,45 @@ async def test_a_turn_that_begins_behind_a_claim_has_its_own_pieces(wire: str, f
     assert b"Second." in told
     assert told.count(b"First.") == (front == "agui")  # in the snapshot of the whole conversation
     assert [one["text"] for one in stored if one["role"] == "assistant"] == ["First.", "Second."]
+
+
+@pytest.mark.parametrize("named", ["", "ada/hall-1", "m1"])
+@pytest.mark.parametrize("later", [False, True])
+@asynchronous
+async def test_the_same_request_for_a_new_reply_comes_twice(named: str, later: bool) -> None:
+    """Here and at another worker, and after a later turn: it is a duplicate, and takes nothing away."""
+    world = world_of("Old.", "Anew.", *(["More."] if later else []), "Never.", "Never.")
+    body = {"text": "Hello", "turn_id": "m5", "again": named}
+    async with world.app.running():
+        await world.ask("POST", TURNS, said())
+        found = [(await world.ask("POST", TURNS, body))[1]["text"]]
+        if later:
+            await world.ask("POST", TURNS, said("Later", "m6"))
+        found.append((await world.ask("POST", TURNS, body))[1]["text"])
+        world.app = world.twin(None)
+        async with world.app.running():
+            found.append((await world.ask("POST", TURNS, body))[1]["text"])
+    assert found == ["Anew."] * 3
+    assert await users(world) == ["Hello", *(["Later"] if later else [])]
+    assert len(world.backend.requests) == 2 + later
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@asynchronous
+async def test_a_message_comes_again_while_a_turn_of_its_call_is_unfinished(wire: str) -> None:
+    """A process died while the call of a later turn ran. No result is told that the turn may still get."""
+    rows: list[bytes] = []
+    world = late_world(LOOK, "Done.", wire=wire)
+    async with world.app.running(), world.stream("POST", TURNS, said()):
+        await world.is_inside.wait()
+        stored = await world.store.load("ada/hall")
+        rows.append(b"" if stored is None else stored.blob)
+        world.held.set()
+    store = AsyncMemoryStore()
+    await store.save("ada/hall", rows[0], expected=None)
+    other = world_of(backend=ScriptedBackend("Done.", wire=wire), store=store)
+    async with other.app.running():
+        events = await streamed(other, said())
+    assert "First." in "".join(data["text"] for name, data in events if name == "text")
+    assert [name for name, _ in events if name in ("tool_result", "pending")] == []
+    assert len(other.backend.requests) == 0

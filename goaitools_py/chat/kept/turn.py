@@ -391,9 +391,9 @@ class KeptTurn:
         """Save a turn that succeeded."""
         row = self._row
         yield from self._set_aside(engine)
+        if engine.has_edited:  # here if it asks no model, because it waits. If this fails, nothing is saved
+            yield from self._branch.keep(self._given)
         try:
-            if engine.has_edited:  # a message that only waits asks no model
-                yield from self._branch.keep(self._given)
             stored = yield from row.commit(result.state, is_there=self._is_there, is_last=True)
         except DuplicateError:
             return (yield from self._repeat())
