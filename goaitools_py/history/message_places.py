@@ -9,25 +9,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from ..backends.base import Dialect
 from ..backends.read_entries import read_entries
 from ..base.values import replace
 from ..open_turn.inbox import FORMAT, reminder
-from ..open_turn.turn_ids import TURN_IDS_FACT, UNKNOWN_SAID
+from ..open_turn.turn_ids import TURN_IDS_FACT, UNKNOWN_SAID, WRITTEN_ANEW, id_rows
 from ..state.closed_turns import ClosedTurn, numbers_of
 from ..state.letters import ASSISTANT, EVENT, GIVEN, USER
-from ..state.records import RingRow, TurnIdRow, digest8
+from ..state.records import InboxItem, RingRow, TurnIdRow, digest8
 from ..state.state import ConversationState, closed_turns
 from ..types.render import BlockText, is_file
 
 __all__ = [
     "Place",
     "begin_of",
+    "digests_kept",
     "given_end",
     "ids_of",
     "in_waiting",
+    "new_digests",
     "owners_in",
     "place_of",
     "turn_at",
@@ -149,6 +151,58 @@ def _older(state: ConversationState, turns: int) -> list[ClosedTurn]:
     return list(closed[: len(closed) + (state.open is not None) - turns])
 
 
+def new_digests(
+    state: ConversationState,
+    turns: Sequence[ClosedTurn | None],
+    inbox: Sequence[InboxItem],
+    source: Dialect,
+    target: Dialect,
+) -> Mapping[str, str]:
+    """The digests of messages as a conversion or a redaction has written them, by the digest of the turn id.
+
+    Args:
+        state: The conversation before it.
+        turns: Its turns behind it, an open one among them; None: the turn has not changed.
+        inbox: Its waiting messages behind it.
+        source: Reads the messages before it.
+        target: Reads the messages behind it.
+    """
+    known = {row.id for row in id_rows(state.meta)}
+    found: dict[str, str] = {}
+    for left, new in zip(range(len(turns), 0, -1), turns, strict=True):
+        turn = turn_at(state, left)
+        if new is None or known.isdisjoint(turn.record.facts.get(TURN_IDS_FACT, ())):
+            continue
+        pairs = zip(owners_in(state, left, source), turn.letters, strict=True)
+        owners = [owner for owner, letter in pairs if letter in GIVEN]
+        entries = [entry for entry, letter in zip(new.entries, new.letters, strict=True) if letter in GIVEN]
+        if len(owners) == len(entries):
+            # A turn id that came again stands in a later turn, too: with a reminder of its messages.
+            found = {**_digests(zip(owners, entries, strict=True), target), **found}
+    waiting = [
+        (owner, item.entry)
+        for owner, item in zip(in_waiting(state, source), inbox, strict=True)
+        if item.topic != FORMAT
+    ]
+    return {**_digests(waiting, target), **found}
+
+
+_Row = TypeVar("_Row", TurnIdRow, RingRow)
+
+
+def digests_kept(rows: tuple[_Row, ...], said: Mapping[str, str]) -> tuple[_Row, ...]:
+    """The rows of turn ids behind a redaction: only those of messages that it has changed are new."""
+    kept = ((row, said.get(row.id, row.said)) for row in rows)
+    return tuple(row if new == WRITTEN_ANEW + row.said else row._replace(said=new) for row, new in kept)
+
+
+def _digests(owned: Iterable[tuple[str, bytes]], dialect: Dialect) -> Mapping[str, str]:
+    said: dict[str, list[bytes]] = {}
+    for owner, entry in owned:
+        said.setdefault(owner, []).append(_bare(entry, dialect))
+    return {id: WRITTEN_ANEW + digest8(b"\n".join(bare)) for id, bare in said.items() if id}
+
+
 def _reminder_text(state: ConversationState, older: Sequence[ClosedTurn], id: str, dialect: Dialect) -> str:
     """The text of a reminder of the messages with this turn id in one of these turns; "" without them."""
     for turn in reversed(older):
@@ -174,6 +228,9 @@ def waiting_letters(state: ConversationState) -> str:
 
 _MOST_SENT: Final = 16
 """How many messages of one send are compared with the digest of its id."""
+
+_MOST_GIVEN: Final = 1_000
+"""In a turn with more messages than that none is compared: a forged state would make it long."""
 
 
 def begin_of(id: str, owners: Sequence[str], letters: str) -> int | None:
@@ -224,8 +281,8 @@ def _compare(
     while it ran. So the messages are compared with the digest of their id. `again`: the ids of earlier turns,
     for which nothing is guessed.
     """
-    rows: tuple[TurnIdRow | RingRow, ...] = (*state.meta.ring, *state.meta.turn)
-    digests = {row.id: row.said for row in rows}
+    # Of a row in both columns the one of a turn that is not finished is newer.
+    digests = {row.id: row.said.removeprefix(WRITTEN_ANEW) for row in reversed(id_rows(state.meta))}
     end = given_end("".join(letter for _, letter in given))
     spans = _spans(owners, given, {digests.get(id, UNKNOWN_SAID) for id in ids} - {UNKNOWN_SAID}, dialect)
     for said, found in spans.items():
@@ -249,7 +306,7 @@ def _spans(
 ) -> Mapping[str, list[range]]:
     """The places of the messages that have one of these digests, the most messages first."""
     found: dict[str, list[range]] = {}
-    if not digests:
+    if not digests or len(owners) > _MOST_GIVEN:
         return found
     free = [letter in GIVEN and not owner for (_, letter), owner in zip(given, owners, strict=True)]
     bare = [_bare(entry, dialect) if here else b"" for (entry, _), here in zip(given, free, strict=True)]

@@ -19,7 +19,7 @@ from ..backends.base import Dialect
 from ..backends.dialects import dialect_for, known_dialect
 from ..base.values import replace
 from ..open_turn.meter import unanchored
-from ..open_turn.turn_ids import TURN_IDS_FACT, UNANSWERED
+from ..open_turn.turn_ids import TURN_IDS_FACT, UNANSWERED, id_rows, said_in
 from ..state.closed_turns import ClosedTurn, has_gap, with_numbers
 from ..state.codec import PLAIN, BlobLimits, Codec
 from ..state.media_rows import named_results, result_named, results_of, with_results
@@ -298,8 +298,7 @@ def _claims_since(state: ConversationState, old: ConversationState) -> dict[Inbo
 
 def _said_under(state: ConversationState, id: str) -> list[str]:
     """The digests of what was said under a turn id, as far as its rows tell."""
-    waiting = [row.said for row in state.meta.turn if row.id == id and row.said]
-    return [*waiting, *(row.said for row in state.meta.ring if row.id == id and row.said)]
+    return [said for row in id_rows(state.meta) if row.id == id and (said := said_in(row))]
 
 
 def _unsaid(

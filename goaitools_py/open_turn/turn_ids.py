@@ -28,16 +28,19 @@ __all__ = [
     "TURN_IDS_FACT",
     "UNANSWERED",
     "UNKNOWN_SAID",
+    "WRITTEN_ANEW",
     "StoredReply",
     "TurnKey",
     "answered_in",
     "begun",
     "finished",
     "given_up",
+    "id_rows",
     "is_finished",
     "is_unanswered",
     "key_of",
     "reply_text",
+    "said_in",
     "said_under",
     "stored_reply",
     "with_texts",
@@ -57,8 +60,12 @@ UNANSWERED: Final = "unanswered"
 """A status in the ring: the turn failed, and a newer message closed it before it had a reply."""
 
 UNKNOWN_SAID: Final = ""
-"""Replaces the digest of a turn's messages after a conversion to another provider API, because the bytes of
-the messages change. Any messages then count as the same."""
+"""Replaces the digest of a turn's messages that a conversion to another provider API did not find. Any
+messages then count as the same."""
+
+WRITTEN_ANEW: Final = "~"
+"""Stands before the digest of messages that a conversion or a redaction has written. It finds them in the
+history. The same messages that come again may have other bytes, so any messages count as the same."""
 
 _MAX_TEXT: Final = 16 * 1024
 _MAX_TEXTS: Final = 128 * 1024
@@ -78,7 +85,7 @@ class TurnKey(Value, frozen=True):
 
     def is_in(self, rows: Iterable[TurnIdRow]) -> bool:
         """True if one of these rows has this id and these messages."""
-        return any(row.id == self.id and row.said in (self.said, UNKNOWN_SAID) for row in rows)
+        return any(row.id == self.id and said_in(row) in (self.said, UNKNOWN_SAID) for row in rows)
 
 
 class StoredReply(Value, frozen=True, kw_only=True):
@@ -91,6 +98,17 @@ class StoredReply(Value, frozen=True, kw_only=True):
     finish_reason: str = ""
     number: int | None = None
     """The number of the turn; None if the history does not tell it."""
+
+
+def id_rows(meta: Meta) -> tuple[TurnIdRow | RingRow, ...]:
+    """The rows of all turn ids: first of turns that are not finished."""
+    return (*meta.turn, *meta.ring)
+
+
+def said_in(row: TurnIdRow | RingRow) -> str:
+    """The digest with which the messages of a second delivery are compared; `UNKNOWN_SAID` after a conversion
+    or a redaction of them."""
+    return UNKNOWN_SAID if row.said.startswith(WRITTEN_ANEW) else row.said
 
 
 def key_of(turn_id: str, entries: Sequence[bytes]) -> TurnKey:
@@ -123,10 +141,9 @@ def finished(meta: Meta, ids: Collection[str], status: str) -> Meta:
 def said_under(meta: Meta, key: TurnKey) -> str | None:
     """The digest of the messages that came with this id before; None for an unknown id.
 
-    If the row has lost the digest, this is the digest of `key`.
+    If a conversion or a redaction has changed the digest, this is the digest of `key`.
     """
-    rows: tuple[TurnIdRow | RingRow, ...] = (*meta.turn, *meta.ring)
-    return next((row.said or key.said for row in rows if row.id == key.id), None)
+    return next((said_in(row) or key.said for row in id_rows(meta) if row.id == key.id), None)
 
 
 def is_finished(meta: Meta, key: TurnKey) -> bool:

@@ -132,6 +132,7 @@ class Ledger(TurnState):
             self.deadline, self.same_call = earlier.deadline, earlier.same_call
             self.has_edited = earlier.has_edited
             self._unedited = earlier._unedited if earlier.is_only_asked else None
+            self._left_by_edit = earlier._left_by_edit
             if earlier.options.metadata is None:  # of a turn of later messages
                 self.options = replace(self.options, metadata=None)
         self.oversized = ""

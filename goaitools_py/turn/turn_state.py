@@ -125,6 +125,7 @@ class TurnState(Timing):
         self._without_input: ConversationState | None = None
         self._is_given = False
         self._unedited: ConversationState | None = None
+        self._left_by_edit = 0
         self._lock = threading.Lock()
         self._appended: list[Message] = []
         self._is_closed = False
@@ -164,6 +165,7 @@ class TurnState(Timing):
             self._others = inbox.said_by_others(given, self.own, self.options.metadata)
         if begun.unedited is not None:  # else a fallback may go on with the edit
             self._unedited, self.has_edited = begun.unedited, True
+            self._left_by_edit = len(given.inbox)
         self._base, self._without_input = given, self._unedited or begun.without_input
         is_as_before = self._unedited is not None or not given.inbox
         is_own = self._unedited is begun.unedited
@@ -252,13 +254,13 @@ class TurnState(Timing):
         """
         state = self.state
         if self._unedited is not None and self.given is not None and self.is_only_asked:
-            # The messages that waited before the edit wait in the old state, too.
-            # A fallback was given the messages of the edit, too.
-            waited, mark = {item.claimed("") for item in self._unedited.inbox}, self.own
+            # What waited behind the edit is in the old state, too: it waited there, or stood in a turn that
+            # the edit took. A fallback was given the messages of the edit, too, behind those.
+            mark = self.own
             known = {
                 id(item)
-                for item in self.given.inbox
-                if item.claimed("") in waited and not (mark and item.turn == mark)
+                for item in self.given.inbox[: self._left_by_edit]
+                if not (mark and item.turn == mark)
             }
             own = tuple([item for item in state.inbox if id(item) not in known])
             self.state, self._unedited = _with_spent(self._unedited, state.meta), None

@@ -5,12 +5,14 @@ The messages wait, or some of them wait behind a turn that is unfinished, or equ
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from goaitools_py import (
     Approve,
+    Chat,
     Document,
     ProviderRejectedError,
     Text,
@@ -22,7 +24,8 @@ from goaitools_py.backends.dialects import dialect_for
 from goaitools_py.base.values import replace
 from goaitools_py.history.branch import before_message
 from goaitools_py.state.records import digest8
-from goaitools_py.state.state import ConversationState
+from goaitools_py.state.state import ConversationState, load_state
+from goaitools_py.states import convert_state
 from goaitools_py.testing import Calls, ScriptedBackend
 from tests import _history_laws
 
@@ -34,6 +37,10 @@ from .conftest import FaultyStore, Threads, blob_in, other, said
 def wire(request: pytest.FixtureRequest) -> str:
     """Each test that asks for it runs over every provider API."""
     return str(request.param)
+
+
+THERE = {"openai": "anthropic", "openai-responses": "openai", "anthropic": "openai-responses"}
+"""For each provider API another one."""
 
 
 # ---------------------------------------------------------------------- the marks of what stays
@@ -201,7 +208,7 @@ def test_a_waiting_message_whose_bytes_changed(
 
 
 def test_an_answered_message_whose_bytes_changed(kept: Threads, store: FaultyStore, wire: str) -> None:
-    """What is known of the other messages of its turn bounds the guess."""
+    """A redaction writes the digests of the messages that it changes anew, so each is still found."""
     backend = ScriptedBackend(DOWN, "Both.", "New.", wire=wire, max_retries=0)
     conversation = kept(backend, store)
     fails(conversation, "My number is 4711.", turn_id="m-1")
@@ -212,8 +219,41 @@ def test_an_answered_message_whose_bytes_changed(kept: Threads, store: FaultySto
     assert [text for text, _ in waiting(edited)] == ["My number is [redacted].", "From Bob."]
     conversation.redact("Ada")
     both = before_message(state_in(store), "m-1", dialect_for(wire, None))
-    # Nothing of the two ids is known any more: the newest messages count as theirs.
-    assert [text for text, _ in waiting(both)] == ["My number is [redacted]."]
+    assert waiting(both) == []
+    assert conversation.send("My number is 4711.", turn_id="m-1").duplicate
+    assert conversation.send("From Ada.", turn_id="m-2").duplicate
+
+
+@pytest.mark.parametrize("places", [(0, 1, 2), (1, 0, 2), (2, 0, 1)])
+@pytest.mark.parametrize("answered", [False, True])
+def test_a_message_is_found_behind_conversions(
+    kept: Threads, store: FaultyStore, wire: str, places: tuple[int, int, int], answered: bool
+) -> None:
+    """Its turn, or what waits, has messages without an id, too. The bytes are others each time."""
+    backend = ScriptedBackend(DOWN, "All." if answered else DOWN, wire=wire, max_retries=0)
+    conversation = kept(backend, store)
+    texts = ["From Ada.", "From Bob.", "From Cem."]
+    for at, place in enumerate(places):
+        if at == 2:
+            answer = conversation.send if answered else partial(fails, conversation)
+            answer(texts[place], turn_id=f"m-{place}")
+        elif place:
+            conversation.append(user(texts[place]))
+        else:
+            fails(conversation, texts[place], turn_id="m-0")
+    blob = blob_in(store)
+    for to in (THERE[wire], wire):
+        blob = convert_state(blob, to).state
+        state = load_state(blob)
+        for place in {0, places[2]} if 0 in places[:2] else {places[2]}:
+            before = [texts[one] for one in places[: places.index(place)]]
+            edited = before_message(state, f"m-{place}", dialect_for(to, None))
+            assert [text for text, _ in waiting(edited)] == before
+    again = ScriptedBackend("New.", wire=wire)
+    with Chat(again) as chat:
+        result = chat.chat_with_state(blob, user=texts[places[2]], turn_id=f"m-{places[2]}")
+        assert result.duplicate == answered
+        assert said(result.state).count(texts[places[2]]) == 1
 
 
 def test_rows_that_an_earlier_release_has_written(kept: Threads, store: FaultyStore, wire: str) -> None:

@@ -257,6 +257,10 @@ def _empty(_: Any) -> Any:
     return lambda *_: ()
 
 
+def _none_waiting(right: Any) -> Any:
+    return lambda *of: replace(right(*of), inbox=())
+
+
 class Bug(NamedTuple):
     """A bug: where it is planted, what it makes of the right thing there, and what a run says of it.
 
@@ -312,7 +316,9 @@ BUGS: Final[dict[str, Bug]] = {
     "an update is lost in a rebase": Bug(row, "rebase_state", _without_about, "was said of .* is lost", 52),
     "a cut without its record": Bug(cut, "with_record", _unrecorded, "was acknowledged .* is lost", 4),
     "an undone cut takes a turn along": Bug(changes, "undo_cut", _with_the_newest_gone, "is lost", 233),
-    "a conversion without what waits": Bug(conversion, "_inbox", _empty, "was acknowledged .* is lost", 171),
+    "a conversion without what waits": Bug(
+        conversion, "_translated", _none_waiting, "was acknowledged .* is lost", 171
+    ),
     "a fallback that begins anew": Bug(fallback, "_plan_after", _from_the_beginning, "twice", 3_521),
     "calls that stay open": Bug(steps, "_with_results", _as_it_was, "refused: "),
     "a reply that is stored as one of a tool": Bug(

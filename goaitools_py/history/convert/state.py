@@ -45,6 +45,7 @@ from ...state.state import (
     rebuild,
 )
 from ...types.errors import StateInvalidError
+from ..message_places import new_digests
 from ..rewrite.repair import checked, repaired
 from .entries import Books, Loss, Moved, Translator
 
@@ -107,11 +108,13 @@ def _translated(state: ConversationState, translator: Translator, at: int) -> Co
         turns.append(new)
         if has_shifted:
             reworded.append(turn)
-    turns = [turn for turn in turns if turn.entries]
     books.turn = newest_number(state)
     opened = _open_turn(state.open, translator) if state.open is not None else None
     books.turn = 0
     inbox = _inbox(state, translator)
+    all_turns = turns if opened is None else [*turns, opened.closed()]
+    said = new_digests(state, all_turns, inbox, translator.source, translator.target)
+    turns = [turn for turn in turns if turn.entries]
     kept = tuple(part for part in state.parts if part.kind not in IGNORABLE_PARTS)
     books.lose("later", len(state.extras) + len(state.later) + len(state.parts) - len(kept))
     books.lose("archive", sum(part.entries for part in kept if part.kind == ARCHIVE))
@@ -125,7 +128,7 @@ def _translated(state: ConversationState, translator: Translator, at: int) -> Co
         open=opened,
     )
     found = rebuild(base, turns)
-    return replace(found, meta=_meta(found, turns, translator.target, books, at))
+    return replace(found, meta=_meta(found, turns, said, translator.target, books, at))
 
 
 # --------------------------------------------------------------------------------------------- turns
@@ -265,9 +268,17 @@ def _inbox(state: ConversationState, translator: Translator) -> tuple[InboxItem,
 
 
 def _meta(
-    state: ConversationState, turns: Sequence[ClosedTurn], target: Dialect, books: Books, at: int
+    state: ConversationState,
+    turns: Sequence[ClosedTurn],
+    said: Mapping[str, str],
+    target: Dialect,
+    books: Books,
+    at: int,
 ) -> Meta:
-    """The meta data of the converted state. Usage, cost, texts and names stay."""
+    """The meta data of the converted state. Usage, cost, texts and names stay.
+
+    `said`: the digests of the converted messages, by turn id.
+    """
     meta = elsewhere(unanchored(state.meta))
     sticky = {name: value for name, value in meta.sticky.items() if _takes(target, name, value)}
     books.lose("setting", len(meta.sticky) - len(sticky))
@@ -283,9 +294,8 @@ def _meta(
         tools=meta.tools and UNKNOWN_MARK,
         output=meta.output and UNKNOWN_MARK,
         sticky=sticky,
-        # The messages of a turn have other bytes now, so their digests can no longer be compared.
-        turn=tuple(row._replace(said=UNKNOWN_SAID, more=NO_MORE) for row in meta.turn),
-        ring=tuple(row._replace(said=UNKNOWN_SAID, more=NO_MORE) for row in meta.ring),
+        turn=tuple(row._replace(said=said.get(row.id, UNKNOWN_SAID), more=NO_MORE) for row in meta.turn),
+        ring=tuple(row._replace(said=said.get(row.id, UNKNOWN_SAID), more=NO_MORE) for row in meta.ring),
         cuts=with_cut(_with_known_cuts(meta, books), at, _CONVERTED, 0, 0),
         signed=False,
         unbound=False,

@@ -41,6 +41,7 @@ from ...state.state import (
     rebuild,
 )
 from ..archive_reading import REDACTED
+from ..message_places import digests_kept, new_digests
 from ..rewrite.rewritten import is_signed
 from .archived import ArchivedCut, cuts_of, with_cuts
 from .entry_texts import Redactor
@@ -244,14 +245,21 @@ class Pass:
         records = [self._record(cut) for cut in cuts]
         with self._noting("facts"):
             meta = meta_without(self._redactor, state.meta)
+        changed = [new if new.entries != old.entries else None for new, old in zip(turns, live, strict=True)]
+        if state.open is not None and opened is not None:
+            changed.append(opened.closed() if opened.entries != state.open.entries else None)
+        said = new_digests(state, changed, inbox, self._dialect, self._dialect)
+        meta = msgspec.structs.replace(
+            meta, turn=digests_kept(meta.turn, said), ring=digests_kept(meta.ring, said)
+        )
 
         histories = [[*map(_changed, live, turns)]]
         if state.open is not None and opened is not None:
             running = ChangedEntries(newest, state.open.entries, opened.entries, state.open.iterations)
             histories[0].append(running)
         histories += [[*map(_changed, old.turns, new.turns)] for old, new in zip(cuts, records, strict=True)]
-        said = ChangedEntries(newest, [one.entry for one in state.inbox], [one.entry for one in inbox], ())
-        forgets = any(_has_other_context(one) for history in (*histories, [said]) for one in history)
+        waiting = ChangedEntries(newest, [one.entry for one in state.inbox], [one.entry for one in inbox], ())
+        forgets = any(_has_other_context(one) for history in (*histories, [waiting]) for one in history)
 
         first = _first_change(histories)
         turns = [self._unsigned(turn, first, self._dialect) for turn in turns]
