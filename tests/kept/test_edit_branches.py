@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from random import Random
 from typing import Any
 
@@ -15,6 +16,7 @@ from goaitools_py import (
     StateConflictError,
     StateSizeError,
     StoreUnavailableError,
+    TurnStarted,
     event,
     tool,
     user,
@@ -22,6 +24,7 @@ from goaitools_py import (
 from goaitools_py.backends.base import BackendError, ModelRequest
 from goaitools_py.seal import BlobLimits, Plain
 from goaitools_py.states import inspect_state, state_messages
+from goaitools_py.stores import TurnStoppedError
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
 
 from .conftest import FaultyStore, LeasingStore, Threads, blob_in, said
@@ -271,20 +274,48 @@ def test_an_edit_that_is_too_large_changes_nothing(
     assert [one.text for one in found.value.pending_input] == [large]
 
 
+class Away(LeasingStore):
+    """A store that takes no branch for a while."""
+
+    is_away = False
+
+    def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
+        if ".branch." in key and self.is_away:
+            raise StoreUnavailableError("away")
+        return super().save(key, blob, expected=expected)
+
+
+@pytest.mark.parametrize("how", ["stop", "cancel"])
+def test_the_branch_of_an_edit_that_ends_before_its_request_is_not_left_out(
+    kept: Threads, save: str, wire: str, how: str
+) -> None:
+    """The store is away then: nothing is saved, and the edit can be sent again."""
+    store = Away()
+    backend = ScriptedBackend("Old.", "New.", wire=wire)
+    conversation = kept(backend, store, keep_branches=True, save=save, save_timeout=0.0, stop_every=1e-9)
+    conversation.send("One.", turn_id="m-1")
+    store.is_away = True
+
+    turn = conversation.start("Uno.", edit="m-1", turn_id="m-2")
+    with nullcontext() if how == "cancel" else pytest.raises(StoreUnavailableError) as found:
+        for one in turn:
+            if type(one) is TurnStarted and how == "cancel":
+                turn.cancel()
+            elif type(one) is TurnStarted:
+                conversation.stop()
+    store.is_away = False
+
+    assert how == "cancel" or type(found.value.__cause__) is TurnStoppedError
+    assert (rows(store), len(backend.requests)) == ({"ada": ["One.", "Old."]}, 1)
+    assert conversation.send("Uno.", edit="m-1", turn_id="m-2").text == "New."
+    assert rows(store) == {"ada": ["Uno.", "New."], "ada.branch.1": ["One.", "Old."]}
+
+
 @pytest.mark.parametrize("again", [True, False])
 def test_the_branch_of_a_queued_edit_is_not_left_out(
     kept: Threads, save: str, wire: str, again: bool
 ) -> None:
     """The store was away when the branch was copied: nothing is saved, and the edit can be sent again."""
-
-    class Away(LeasingStore):
-        is_away = False
-
-        def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
-            if ".branch." in key and self.is_away:
-                raise StoreUnavailableError("away")
-            return super().save(key, blob, expected=expected)
-
     store = Away()
     backend = ScriptedBackend(Calls([("buy", {})]), wire=wire)
     options: dict[str, Any] = {"chat": {"tools": [buy]}, "save": save, "save_timeout": 0.0}

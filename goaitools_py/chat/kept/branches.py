@@ -74,6 +74,11 @@ class EditBranch:
         """The end of the copy's key; "" without a copy."""
         return self._key and self._key[self._key.rindex(".branch.") :]
 
+    @property
+    def is_kept(self) -> bool:
+        """True if there is a copy, or if the settings want none."""
+        return bool(self._key) or not self._row.settings.keep_branches
+
     def check_same_turns(self, given: bytes, turn_id: str | None) -> None:
         """Refuse an edit that begins anew behind a turn of another worker, which it would take out.
 

@@ -451,7 +451,10 @@ class KeptTurn:
         except DuplicateError:
             return (yield from self._repeat())
         except Exception as why:
-            self._is_noted, self.unsaved = True, why
+            self._is_noted = True
+            if self._lacks_branch(engine):
+                raise why from exc  # nothing was called, and nothing is saved: the edit can be sent again
+            self.unsaved = why
             if not isinstance(exc, TurnError):
                 exc.add_note(f"the state of this turn could not be saved ({type(why).__name__})")
                 raise exc from exc.__cause__
@@ -476,6 +479,11 @@ class KeptTurn:
             exc.state = stored
             exc.warnings = (*exc.warnings, *self._warnings())
         raise exc from exc.__cause__
+
+    def _lacks_branch(self, engine: TurnEngine | FallbackTurn) -> bool:
+        """True if the turn has edited the conversation, and there is no copy from before the edit. A later
+        save of its state would lose what the edit took out."""
+        return engine.has_edited and not self._branch.is_kept
 
     def _left_by(self, engine: TurnEngine | FallbackTurn, exc: Exception) -> bytes:
         """Choose the state to store after a failure: the stored one if the turn has not begun."""
@@ -589,7 +597,8 @@ class KeptTurn:
             except Exception as exc:
                 self.unsaved = exc
                 with suppress(Exception):  # the lease is given back in any case
-                    self._hold(whole(engine.snapshot()), whole(self._row.mine))
+                    if not self._lacks_branch(engine):
+                        self._hold(whole(engine.snapshot()), whole(self._row.mine))
             # After the save: if an exit interrupts it, `settle` may run once more, and has to save.
             self._is_noted = True
         if engine is None:
