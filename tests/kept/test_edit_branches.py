@@ -27,7 +27,7 @@ from goaitools_py.states import inspect_state, state_messages
 from goaitools_py.stores import TurnStoppedError
 from goaitools_py.testing import Calls, ScriptedBackend, check_history
 
-from .conftest import FaultyStore, LeasingStore, Threads, blob_in, said
+from .conftest import Bare, FaultyStore, LeasingStore, Threads, blob_in, said
 
 WIRES = ("openai", "openai-responses", "anthropic")
 REFUSED = BackendError("no", status=400, body=b'{"error": {"message": "no"}}')
@@ -335,6 +335,35 @@ def test_the_branch_of_a_queued_edit_is_not_left_out(
     found = rows(store)
     assert found.pop("ada")[-1] == ("Zwei." if again else "Two.")
     assert [texts[-1] for texts in found.values()] == ["Two."] * again
+
+
+@pytest.mark.parametrize("does", ["turn", "message", "event", "same"])
+def test_a_queued_edit_beside_another_worker(kept: Threads, save: str, wire: str, does: str) -> None:
+    """Whose lease has ended. Behind another turn there is no edit; what others have put in waits on."""
+    store = Hooked()
+    call = Calls([("buy", {})])
+    backend = ScriptedBackend(call, wire=wire)
+    options: dict[str, Any] = {"chat": {"tools": [buy]}, "save": save, "keep_branches": True}
+    conversation = kept(backend, store, gate="steer", **options)
+    conversation.send("One.", turn_id="m-1")
+    conversation.send("Two.", turn_id="m-2", on_pending="queue")
+    beside = Chat(ScriptedBackend("Three.", wire=wire), tools=[buy]).conversation(Bare(store.inner), "ada")
+    edit: dict[str, Any] = {"edit": "m-2", "turn_id": "m-3", "on_pending": "queue"}
+    acts = {
+        "turn": lambda: beside.send("No.", on_pending="deny"),
+        "message": lambda: beside.send("Also.", turn_id="m-4", on_pending="queue"),
+        "event": lambda: beside.append(event("Rain.")),
+        "same": lambda: beside.send("Zwei.", **edit),
+    }
+    store.act = acts[does]
+
+    with pytest.raises(StateConflictError, match="edit it again") if does == "turn" else nullcontext():
+        conversation.send("Zwei.", **edit)
+
+    found = rows(store)
+    left = {"turn": ["Two.", "No.", "Three."], "message": ["Also.", "Zwei."], "event": ["Rain.", "Zwei."]}
+    assert found.pop("ada")[2:] == left.get(does, ["Zwei."])
+    assert [texts[-1] for texts in found.values()] == ["Two."] * (does != "turn")
 
 
 @pytest.mark.parametrize("gate", ["steer", "reject"])

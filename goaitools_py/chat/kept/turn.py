@@ -391,15 +391,20 @@ class KeptTurn:
         """Save a turn that succeeded."""
         row = self._row
         yield from self._set_aside(engine)
-        if engine.has_edited:  # here if it asks no model, because it waits. If this fails, nothing is saved
+        is_unasked = engine.has_edited and not self._has_called  # the message of an edit only waits
+        if is_unasked:  # if this fails, nothing is saved
             yield from self._branch.keep(self._given)
+        is_there = self._is_there_for_edit if is_unasked else self._is_there
         try:
-            stored = yield from row.commit(result.state, is_there=self._is_there, is_last=True)
+            stored = yield from row.commit(result.state, is_there=is_there, is_last=True)
         except DuplicateError:
             return (yield from self._repeat())
         except Exception as exc:
             # After an exit, `settle` saves instead, and `commit` first looks for the save that was sent.
             self._is_noted = True
+            if is_unasked and isinstance(exc, StateConflictError):
+                yield from self._branch.drop()
+                raise
             if isinstance(exc, StateConflictError) and self._is_stored(result):
                 return self._uncut(result)
             self.unsaved = exc  # if the turn is cancelled before it can raise this, `settle` must tell it
@@ -508,6 +513,11 @@ class KeptTurn:
         """Tell whether another worker's state contains this turn, finished."""
         # This worker may have saved it itself: then the save is of a turn for later messages.
         return self._has_finished(blob) and not self._has_finished(self._row.mine)
+
+    def _is_there_for_edit(self, blob: bytes) -> bool:
+        """As `_is_there`. Raises if another worker has had a turn: an edit is not put behind it."""
+        self._branch.check_same_turns(self._given, self._plan.options.turn_id)
+        return self._is_there(blob)
 
     def _has_finished(self, blob: bytes) -> bool:
         plan = self._plan
