@@ -166,8 +166,9 @@ def parts_of(
     """Divide an iteration into the messages that were sent, the reply, and results that no model has read."""
     messages = iteration.messages
     end = len(messages)
-    while iteration.is_reply and end and messages[end - 1].role != "assistant":
-        end -= 1
+    if iteration.is_reply and any(message.role == "assistant" for message in messages):  # not empty
+        while messages[end - 1].role != "assistant":
+            end -= 1
     begin = end
     while begin and messages[begin - 1].role == "assistant":
         begin -= 1

@@ -18,7 +18,7 @@ from ..backends.base import Dialect
 from ..backends.read_entries import read_entries
 from ..base import rawjson
 from ..base.values import Value
-from ..state.closed_turns import ClosedTurn
+from ..state.closed_turns import ClosedTurn, numbers_of
 from ..state.codec import LIMITS, BlobLimits
 from ..state.records import IDS_KEPT, Meta, RingRow, TurnIdRow, digest8
 from ..state.state import ConversationState, closed_turns
@@ -184,6 +184,7 @@ def stored_reply(state: ConversationState, key: TurnKey, dialect: Dialect) -> St
         return StoredReply(text=row.text, status=row.status)
     turn, later = found
     record = turn.record
+    numbers = numbers_of([one.record for one in closed_turns(state)])
     # The ring has the text from before a rewrite, or of an earlier turn of the same call.
     is_newer = key.id in record.facts.get(SAME_CALL, ()) and "rewritten" not in record.facts
     known = "" if is_newer else row.text
@@ -191,7 +192,7 @@ def stored_reply(state: ConversationState, key: TurnKey, dialect: Dialect) -> St
         text=known or reply_text(turn, dialect),
         status=row.status,
         finish_reason=record.iterations[-1].finish_reason if record.iterations else "",
-        number=_number(state.meta, record.at, later),
+        number=numbers[-1 - later],
     )
 
 
@@ -203,16 +204,6 @@ def answered_in(state: ConversationState, id: str) -> tuple[ClosedTurn, int] | N
         if id in facts.get(TURN_IDS_FACT, ()) or id in facts.get(SAME_CALL, ()):
             return turn, later
     return None
-
-
-def _number(meta: Meta, at: int, later: int) -> int | None:
-    """The number of a turn, counted back from the newest turn; None if a later cut makes the count wrong.
-
-    `at`: the beginning of the turn. `later`: the number of turns after it.
-    """
-    if any(cut.at >= at for cut in meta.cuts):
-        return None
-    return meta.processed - later
 
 
 def with_texts(

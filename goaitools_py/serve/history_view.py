@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ..chat.kept.summaries import Summaries
 
 __all__ = [
+    "AGAIN",
     "GOES_ON",
     "SYNTHETIC",
     "Left",
@@ -55,6 +56,10 @@ _STOPPED: Final = "goaitools.stopped"
 
 _SAID: Final = "goaitools.stopped_said"
 """The name of the number of messages that the stopped turn had."""
+
+AGAIN: Final = "goaitools.again"
+"""The name of the newest request for a new reply that went on with an unfinished turn: the digest of its id,
+and the number of the turn."""
 
 GOES_ON: Final[Mapping[str, str | None]] = {_STOPPED: None, _SAID: None}
 """The metadata of a turn that is not stopped any more."""
@@ -198,7 +203,7 @@ def behind_calls(pieces: Sequence[Piece]) -> int:
 def tell_stored(
     run: Run,
     snapshot: ConversationSnapshot,
-    turn: HistoryTurn,
+    turn: HistoryTurn | None,
     answered: Collection[str],
     result: ChatResult | None = None,
 ) -> None:
@@ -207,12 +212,17 @@ def tell_stored(
     Args:
         run: A run without events.
         snapshot: The stored conversation with the turn.
-        turn: The turn.
+        turn: The turn; None if the history may lack it. Then the text of the result is the reply.
         answered: The ids of the calls that the client has answered; it holds the pieces before them.
         result: The result of the turn, if it is known.
     """
     id = snapshot.info.state.conversation_id
     turn = next((one for one in snapshot.history.turns if f"{id}-{one.number}" == run.turn_ref), turn)
+    if turn is None:
+        assert result is not None
+        run.before, run.turn_ref = (Step(), Said(result.text)), ""
+        run.tell(TurnCompleted(result=result, conversation_id=id))
+        return
     ref, reply = reply_of(snapshot, turn)
     is_open = reply[-1].number == _number(snapshot)
     pieces = unfinished(snapshot, ()) if is_open else pieces_of_reply(reply, snapshot.pending)

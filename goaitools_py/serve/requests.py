@@ -27,7 +27,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from ..base.values import replace
 from ..chat.kept.changes import conversation_id
@@ -36,11 +36,12 @@ from ..frontends.reply_pieces import asked_in, is_shown_id
 from ..history.turns import HistoryTurn, replies
 from ..open_turn.turn_ids import TURN_IDS_FACT
 from ..state.records import digest8
-from ..types.errors import NothingToResumeError, TurnConflictError, TurnInProgressError
+from ..types.errors import EditError, NothingToResumeError, TurnConflictError, TurnInProgressError
 from ..types.events import TurnCompleted
 from ..types.messages import Part, Text
 from ..types.result import ChatResult
 from .history_view import (
+    AGAIN,
     GOES_ON,
     Left,
     TurnStatus,
@@ -151,9 +152,29 @@ class ConversationRequest:
                 # The client knows a message under this id, and has changed it.
                 anew = self._turn_of(ask, ask.turn_id)
                 await self._driver.drive_asked(run, anew, is_new=True, said=ask.said)
+            except EditError:
+                if edit is None or run.events or not await self._edit_written_again(run, ask, edit):
+                    raise
 
         steers = self._steers and edit is None
         return self._start(drive, turn_id=ask.turn_id, said=ask.said, steers=steers)
+
+    async def _edit_written_again(self, run: Run, ask: Ask, edit: str) -> bool:
+        """Edit a message whose reply was written again: the client has its older id. False if it is not
+        there."""
+        snapshot = await self._conversation.snapshot()
+        found = None if snapshot is None else _with_message(snapshot, edit)
+        if snapshot is None or found is None:
+            return False
+        try:  # the edit comes twice
+            anew = self._turn_of(replace(ask, turn_id=found.id), None)
+            await self._driver.drive_asked(run, anew, is_new=True, said=ask.said)
+        except TurnConflictError:
+            ref = f"{snapshot.info.state.conversation_id}-{found.turn.number}"
+            ask = replace(ask, turn_id=_id_again(edit, ref))
+            anew = self._turn_of(ask, _shown_id(snapshot, found.turn))
+            await self._driver.drive_asked(run, anew, is_new=True, said=ask.said)
+        return True
 
     def _turn_of(self, ask: Ask, edit: str | None) -> AsyncTurn:
         try:
@@ -178,53 +199,43 @@ class ConversationRequest:
     async def again(self, ask: Ask) -> Run:
         """Let the model write a reply again; see the table. `ask.again` must be set."""
         assert ask.turn_id is not None
+        assert ask.again is not None
         if self._hub.running(self._key) is not None:
             raise TurnInProgressError("this server runs a turn of this conversation already")
         snapshot = await self._conversation.snapshot()
         if snapshot is None:
             return await self.say(ask)
+        turns, newest = snapshot.history.turns, snapshot.info.state.turns_processed + 1
+        # The AI SDK sends the id of the message that is answered. It may also name the reply by that id, or
+        # not at all: then each request is a new one. Else a request that comes twice is known by both ids.
+        is_own = _with_message(snapshot, ask.turn_id) is None
+        is_named = is_own or ask.again not in ("", ask.turn_id)
+        id = f"{ask.turn_id[:200]}~{ask.again[-50:]}"
+        if is_named and any(digest8(id) in turn.facts.get(TURN_IDS_FACT, ()) for turn in turns):
+            return await self.say(replace(ask, again=None, turn_id=id))
+        number = _number_named(snapshot, ask.again)
         if snapshot.info.state.status in _UNFINISHED:
-            return await self._asked_for(snapshot, {}, ask)
-        turns = snapshot.history.turns
+            is_open = bool(turns) and turns[-1].number == newest
+            own = {turn.number for turn in reply_of(snapshot, turns[-1])[1]} if is_open else {newest}
+            if not number or number in own:
+                await self._conversation.update(metadata={AGAIN: f"{digest8(id)} {newest}"})
+                return await self._asked_for(snapshot, {}, ask)
         if not turns:
             return await self.say(ask)
-        # From the name that the client uses: after the first delivery, it may mean another turn. Some clients
-        # send the id of the message that is answered, and no name: then each request is a new one.
-        known = {id for turn in turns for id in turn.facts.get(TURN_IDS_FACT, ())}
-        is_named = bool(ask.again) or digest8(ask.turn_id) not in known
-        id = f"{ask.turn_id[:200]}~{(ask.again or '')[-50:]}"
-        if is_named and digest8(id) in known:
-            return await self.say(replace(ask, again=None, turn_id=id))
-        turn = self._turn_named(snapshot, ask.again or "")
-        if turn is None:
-            return self._stored(snapshot, turns[-1])
-        turn = _of_call(turns, turn, ask.said)
-        ref = f"{snapshot.info.state.conversation_id}-{turn.number}"
-        said = sum(message.role == "user" and not message.is_event for message in asked_in(turn))
-        edit = f"{ref}u{said}" if said > 1 else f"{ref}u"
-        id = id if is_named else f"{id}{ref[-50:]}"
-        return await self.say(replace(ask, again=None, edit=edit, turn_id=id))
-
-    def _turn_named(self, snapshot: ConversationSnapshot, id: str) -> HistoryTurn | None:
-        """Find the turn with a message of this id, or for "" the newest one. None for a turn that is gone:
-        the reply was written again before.
-
-        Raises:
-            AskError: The conversation has no message of this id.
-        """
-        turns = snapshot.history.turns
-        if not id:
-            return turns[-1]
-        prefix = re.escape(snapshot.info.state.conversation_id)
-        found = re.fullmatch(rf"{prefix}-(\d{{1,12}})(?:u\d*|\.\d+)?", id)
-        number = int(found[1]) if found is not None else 0
-        digest = digest8(id)
-        for turn in turns:
-            if turn.number == number or digest in turn.facts.get(TURN_IDS_FACT, ()):
-                return turn
-        if found is None or not 0 < number <= snapshot.info.state.turns_processed:
+        before, _, went_on = snapshot.info.metadata.get(AGAIN, "").partition(" ")
+        if is_own and before == digest8(id):
+            known = next((one for one in turns if str(one.number) == went_on), turns[-1])
+            return self._stored(snapshot, known)
+        if ask.again and not 0 < number < newest:
             raise AskError("again is not the id of a reply of this conversation")
-        return None
+        ref, edit = f"{snapshot.info.state.conversation_id}-{number}", ""
+        turn = next((one for one in turns if one.number == number), None) if number else turns[-1]
+        if turn is not None:
+            turn = _of_call(turns, turn, ask.said)
+            ref, edit = f"{snapshot.info.state.conversation_id}-{turn.number}", _shown_id(snapshot, turn)
+        id = id if is_named else _id_again(ask.turn_id, ref)
+        # If the turn is gone by a cut, it comes back if the cut can be undone.
+        return await self.say(replace(ask, again=None, edit=edit or f"{ref}u", turn_id=id))
 
     # -------------------------------------------------------------------------------------- answers
 
@@ -440,6 +451,57 @@ class ConversationRequest:
         tell_stored(run, snapshot, turn, answered)
         run.end()
         return run
+
+
+def _id_again(turn_id: str, ref: str) -> str:
+    """The turn id of a message whose reply is written again."""
+    return f"{turn_id[:200]}~{ref[-50:]}"
+
+
+def _shown_id(snapshot: ConversationSnapshot, turn: HistoryTurn) -> str:
+    """The id that is shown of the newest message before the first reply of a turn."""
+    said = sum(message.role == "user" and not message.is_event for message in asked_in(turn))
+    return f"{snapshot.info.state.conversation_id}-{turn.number}u{said if said > 1 else ''}"
+
+
+class _Found(NamedTuple):
+    """A turn, and the turn id that its message has."""
+
+    turn: HistoryTurn
+    id: str
+
+
+def _with_message(snapshot: ConversationSnapshot, id: str) -> _Found | None:
+    """Find the turn with the message of this id, also if its reply was written again since."""
+    before, prefix, found = 0, snapshot.info.state.conversation_id, None
+    for turn in snapshot.history.turns:
+        gone = range(before + 1, turn.number)[-_MOST_GONE:]
+        before = turn.number
+        known = turn.facts.get(TURN_IDS_FACT, ())
+        ids = [id, *(_id_again(id, f"{prefix}-{number}") for number in gone)]
+        of_message = next((one for one in ids if digest8(one) in known), None)
+        if of_message is not None:
+            found = _Found(turn, of_message)
+        elif is_shown_id(id) and _shown_number(snapshot, id) == turn.number:
+            found = _Found(turn, id)
+    return found
+
+
+_MOST_GONE: Final = 64
+"""How many turns before a turn may have had its message."""
+
+
+def _number_named(snapshot: ConversationSnapshot, id: str) -> int:
+    """The number of the turn with a message of this id; 0 if there is none."""
+    found = _with_message(snapshot, id)
+    return _shown_number(snapshot, id) if found is None else found.turn.number
+
+
+def _shown_number(snapshot: ConversationSnapshot, id: str) -> int:
+    """The number of the turn in an id that is shown; 0 for another id."""
+    prefix = re.escape(snapshot.info.state.conversation_id)
+    found = re.fullmatch(rf"{prefix}-(\d{{1,12}})(?:u\d*|\.\d+)?", id)
+    return 0 if found is None else int(found[1])
 
 
 def _of_call(turns: Sequence[HistoryTurn], turn: HistoryTurn, said: Sequence[Part]) -> HistoryTurn:

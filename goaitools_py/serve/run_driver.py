@@ -249,9 +249,10 @@ class RunDriver:
 
     async def _tell_again(self, run: Run, result: ChatResult | None) -> None:
         snapshot = await self._conversation.snapshot()
-        if snapshot is None or not snapshot.history.turns:
+        if snapshot is None or (result is None and not snapshot.history.turns):
             raise NothingToResumeError("nothing is stored")
-        tell_stored(run, snapshot, snapshot.history.turns[-1], run.answered, result)
+        turn = snapshot.history.turns[-1] if result is None else None
+        tell_stored(run, snapshot, turn, run.answered, result)
 
     # ------------------------------------------------------------------------- turns of other processes
 

@@ -1,0 +1,170 @@
+"""A reply that is written again, and a request that comes again: by HTTP, plain JSON and the AI SDK."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from goaitools_py import Compactor, KeepRecentTurns
+from goaitools_py.backends.base import BackendError
+from goaitools_py.serve import ServeLimits
+from goaitools_py.testing import ScriptedBackend
+
+from ._world import World, asynchronous, said
+from .test_aisdk import LOOK, message, sent, text_of
+from .test_edits import PROTOCOLS, say, texts
+
+DOWN = BackendError("down", status=500, body=b"{}")
+WIRES = ("openai", "openai-responses", "anthropic")
+TURNS = "/conversations/hall/turns"
+FORGETS = ServeLimits(keep_seconds=0)
+
+
+def world_of(*steps: Any, wire: str = "openai", **fields: Any) -> World:
+    world = World(backend=ScriptedBackend(*steps, wire=wire, max_retries=0), limits=FORGETS, **fields)
+    world.held.set()
+    return world
+
+
+async def once_more(world: World, text: str, id: str, again: str) -> tuple[int, str]:
+    status, body = await world.ask("POST", TURNS, {"text": text, "turn_id": id, "again": again})
+    return status, body.get("text", body.get("type", "").rpartition(":")[2])
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("named", ["", "ada/hall-2", "of-the-client"])
+@pytest.mark.parametrize("steps", [[DOWN], [LOOK, DOWN]])
+@asynchronous
+async def test_a_failed_turn_goes_on_once(wire: str, named: str, steps: list[Any]) -> None:
+    """The request comes twice, the second time at another worker: the first one has paid. A reply that failed
+    may have an id of the client's own."""
+    world = world_of("One.", *steps, "Two.", "Paid again.", wire=wire)
+    async with world.app.running():
+        await world.ask("POST", TURNS, said("say 1"))
+        assert (await world.ask("POST", TURNS, said("say 2", "m2")))[0] == 503
+        first = await once_more(world, "say 2", "a1", named)
+        count = len(world.backend.requests)
+        world.app = world.twin(None)
+        async with world.app.running():
+            second = await once_more(world, "say 2", "a1", named)
+            other = await once_more(world, "say 2", "a2", "")
+    assert first == (200, "Two.")
+    assert second[0] == 200
+    assert second[1].endswith("Two.")
+    assert (len(world.backend.requests), other) == (count + 1, (200, "Paid again."))
+    assert (await texts(world))[:2] == ["say 1", "One."]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("steps", [[DOWN], [LOOK, DOWN]])
+@asynchronous
+async def test_an_earlier_reply_while_the_newest_turn_has_failed(wire: str, steps: list[Any]) -> None:
+    """The named one is written again, and not the newest."""
+    world = world_of("One.", *steps, "New.", wire=wire)
+    async with world.app.running():
+        await world.ask("POST", TURNS, said("say 1"))
+        await world.ask("POST", TURNS, said("say 2", "m2"))
+        answers = [await once_more(world, "say 1", "a1", "ada/hall-1") for _ in range(2)]
+    assert answers == [(200, "New.")] * 2
+    assert await texts(world) == ["say 1", "New."]
+
+
+@pytest.mark.parametrize("named", ["of-the-client", "ada/hall-7", "bob/hall-1"])
+@asynchronous
+async def test_an_unknown_reply_is_not_written_again(named: str) -> None:
+    world = world_of("One.")
+    await world.ask("POST", TURNS, said("say 1"))
+    assert await once_more(world, "say 1", "a1", named) == (400, "AskError")
+    assert await texts(world) == ["say 1", "One."]
+
+
+@pytest.mark.parametrize("place", ["first", "newest"])
+@pytest.mark.parametrize("id", ["its own", "the shown one"])
+@pytest.mark.parametrize("named", ["nothing", "the message", "the reply"])
+@asynchronous
+async def test_each_click_of_the_ai_sdk_writes_a_new_reply(place: str, id: str, named: str) -> None:
+    """Its requests have the id of the message that is answered. The message may be edited afterwards, too."""
+    number = 1 if place == "first" else 2
+    if (place, named) == ("first", "nothing"):
+        return  # without a name it is the newest reply
+    world = world_of("One.", "Two.", "A.", "B.", "C.", "D.", "Edited.")
+    await sent(world, message("say 1", "m1"))
+    await sent(world, message("say 2", "m2"))
+    mine = f"m{number}" if id == "its own" else f"ada/hall-{number}u"
+    reply = f"ada/hall-{number}"
+    heard = []
+    for _ in range(4):
+        name = {"nothing": None, "the message": mine, "the reply": reply}[named]
+        events = await sent(
+            world,
+            message(f"say {number}", mine),
+            trigger="regenerate-message",
+            **({} if name is None else {"messageId": name}),
+        )
+        heard.append(text_of(events))
+        reply = events[0][1]["messageId"]
+    assert heard == ["A.", "B.", "C.", "D."]
+    for _ in range(2):  # the second time it is the same request
+        assert text_of(await sent(world, message("changed", mine), messageId=mine)) == "Edited."
+    before = [] if place == "first" else ["say 1", "One."]
+    assert await texts(world) == [*before, "changed", "Edited."]
+
+
+@pytest.mark.parametrize("left", ["a cut", "an edit", "a redaction", "a rewind of others"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("wire", WIRES)
+@asynchronous
+async def test_a_message_that_comes_again_has_its_own_reply(left: str, protocol: str, wire: str) -> None:
+    """Also if its turn is not in the history any more, or other turns around it are gone."""
+    world = world_of("One.", "Two.", "Three.", wire=wire)
+    await say(world, protocol, "say 1, secret", "m1")
+    await say(world, protocol, "say 2", "m2")
+    conversation = world.chat.conversation(world.store, "ada/hall")
+    if left == "a cut":
+        await conversation.compact(Compactor(lambda _: True, KeepRecentTurns(1)))
+    elif left == "an edit":
+        await conversation.send("say 3", edit=1)
+    elif left == "a redaction":
+        await conversation.redact("secret")
+    else:
+        await conversation.rewind()
+    paid = len(world.backend.requests)
+
+    assert await say(world, protocol, "say 1, secret", "m1") == (200, "One.")
+    assert len(world.backend.requests) == paid
+    async with world.stream("POST", TURNS, said("say 1, secret", "m1")) as answer:
+        named = [data.get("turn") for name, data in await answer.events() if name in ("started", "done")]
+    gone = left in ("a cut", "an edit")
+    assert named == ["" if gone else "ada/hall-1"] * 2
+
+
+@pytest.mark.parametrize("retain", [True, False])
+@pytest.mark.parametrize("wire", WIRES)
+@asynchronous
+async def test_a_reply_that_a_cut_has_taken_is_written_again(retain: bool, wire: str) -> None:
+    """If the cut can be undone. Else the answer says so, and no model is asked."""
+    world = world_of("One.", "Two.", "New.", wire=wire)
+    for n in (1, 2):
+        await world.ask("POST", TURNS, said(f"say {n}", f"m{n}"))
+    conversation = world.chat.conversation(world.store, "ada/hall")
+    await conversation.compact(Compactor(lambda _: True, KeepRecentTurns(1), retain=retain))
+
+    answers = [await once_more(world, "say 1", "a1", "ada/hall-1") for _ in range(2)]
+
+    assert answers == [(200, "New.") if retain else (409, "EditError")] * 2
+    assert await texts(world) == (["say 1", "New."] if retain else ["say 2", "Two."])
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("wire", WIRES)
+@asynchronous
+async def test_a_message_with_an_empty_reply_is_shown(protocol: str, wire: str) -> None:
+    """The next request sends it, so a page shows it, too."""
+    world = world_of("", "Next.", wire=wire)
+    await say(world, protocol, "say 1", "m1")
+    await say(world, protocol, "say 2", "m2")
+    path = "/conversations/hall" if protocol == "plain" else f"/{protocol}/hall"
+    shown = (await world.ask("GET", f"{path}/messages"))[1]
+    assert [one["role"] for one in shown].count("user") == 2
+    assert b"say 1" in world.backend.requests[-1].body
