@@ -311,6 +311,51 @@ def test_the_branch_of_an_edit_that_ends_before_its_request_is_not_left_out(
     assert rows(store) == {"ada": ["Uno.", "New."], "ada.branch.1": ["One.", "Old."]}
 
 
+def test_an_edit_that_could_not_begin_leaves_no_branch(kept: Threads, save: str, wire: str) -> None:
+    """The claim of an event that waits could not be saved, before any call. The copy goes again."""
+    store = LeasingStore()
+    backend = ScriptedBackend("Old.", "New.", wire=wire)
+    conversation = kept(backend, store, keep_branches=True, gate="steer", save=save, save_timeout=0.0)
+    conversation.send("One.", turn_id="m-1")
+    conversation.append(event("Rain."))
+    before = rows(store)
+    store.faults = [None, "lost", "lost"]
+
+    with pytest.raises(StoreUnavailableError):
+        conversation.send("Uno.", edit="m-1", turn_id="m-2")
+
+    assert (rows(store), len(backend.requests)) == (before, 1)
+    conversation.send("Uno.", edit="m-1", turn_id="m-2")
+    assert len(rows(store)) == 2
+
+
+@pytest.mark.parametrize("at", ["before", "behind"])
+def test_an_edit_that_is_interrupted_in_the_copy_has_one_branch(save: str, wire: str, at: str) -> None:
+    """Before or behind the save of the copy. The end of the turn finds that it was done."""
+
+    class Interrupted(LeasingStore):
+        is_hit = False
+
+        def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
+            hits, self.is_hit = ".branch." in key and not self.is_hit, self.is_hit or ".branch." in key
+            if hits and at == "before":
+                raise KeyboardInterrupt
+            version = super().save(key, blob, expected=expected)
+            if hits:
+                raise KeyboardInterrupt
+            return version
+
+    store = Interrupted()
+    with Chat(ScriptedBackend("Old.", "New.", wire=wire)) as chat:
+        conversation = chat.conversation(store, "ada", keep_branches=True, save=save)  # type: ignore[call-overload]
+        conversation.send("One.", turn_id="m-1")
+        with pytest.raises(KeyboardInterrupt):
+            conversation.send("Uno.", edit="m-1", turn_id="m-2")
+        assert rows(store) == {"ada": ["Uno."], "ada.branch.1": ["One.", "Old."]}
+        assert conversation.send("Uno.", edit="m-1", turn_id="m-2").text == "New."
+    assert rows(store) == {"ada": ["Uno.", "New."], "ada.branch.1": ["One.", "Old."]}
+
+
 @pytest.mark.parametrize("again", [True, False])
 def test_the_branch_of_a_queued_edit_is_not_left_out(
     kept: Threads, save: str, wire: str, again: bool

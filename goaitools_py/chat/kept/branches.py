@@ -34,14 +34,15 @@ def fork_flow(settings: RowSettings, other: RowSettings, *, listening: bool = Fa
     yield from row.load(is_whole=True)
     if not row.stored:
         raise ValueError("there is nothing to fork: nothing is stored under this key")
-    yield from copy_flow(settings, row.stored, other, listening=listening)
-
-
-def copy_flow(
-    settings: RowSettings, stored: bytes, other: RowSettings, *, listening: bool = False
-) -> Flow[int | None]:
-    """Copy a whole state to another key; see `fork_flow`. Gives the version of the copy."""
     beside = Row(other)
+    yield from _copy_flow(settings, row.stored, beside)
+    if listening:
+        yield from beside.tell()
+
+
+def _copy_flow(settings: RowSettings, stored: bytes, beside: Row) -> Flow[None]:
+    """Copy a whole state to another row; see `fork_flow`. If it is interrupted it may be called again."""
+    other = beside.settings
     blob = yield from computed(
         partial(
             fork_state,
@@ -55,9 +56,6 @@ def copy_flow(
         blob = rewrap(whole(blob), codec=settings.codec, binding=settings.binding, to_binding=other.binding)
     # `beside` has loaded nothing, so this save succeeds only under a key without a state.
     yield from beside.commit(blob, most=0, is_paid=False)
-    if listening:
-        yield from beside.tell()
-    return beside.version
 
 
 class EditBranch:
@@ -68,6 +66,7 @@ class EditBranch:
         self._row = row
         self._key = ""
         self._version: int | None = None
+        self._beside: Row | None = None
 
     @property
     def end(self) -> str:
@@ -108,22 +107,28 @@ class EditBranch:
         if not settings.keep_branches or self._key:
             return
         revision = load_state(given, codec=settings.codec, binding=settings.binding).meta.rev
+        # After an exit in this method: the row that was tried last, whose save may be done.
+        tried, self._beside = self._beside, None
         for number in range(1, MAX_BRANCHES + 1):
-            beside = replace(settings, key=branch_key(settings.key, revision, number))
+            key = branch_key(settings.key, revision, number)
+            if tried is not None and tried.settings.key != key:
+                continue
+            beside = self._beside = tried or Row(replace(settings, key=key))
+            tried = None
             try:
-                version = yield from copy_flow(settings, given, beside)
+                yield from _copy_flow(settings, given, beside)
             except StateConflictError:
                 # The copy of another edit, or the branch of a conversation that was deleted.
                 if number < MAX_BRANCHES:
                     continue
                 raise
-            self._key, self._version = beside.key, version
+            self._key, self._version, self._beside = key, beside.version, None
             return
 
     def drop(self) -> Flow[None]:
         """Delete the copy again: the edit was refused, or begins anew. If that fails, it stays."""
         key, version, store = self._key, self._version, self._row.settings.store
-        self._key, self._version = "", None
+        self._key, self._version, self._beside = "", None, None
         if version is not None and hasattr(store, "delete"):
             with suppress(Exception):
                 yield from self._row.ask(partial(store.delete, expected=version), key)

@@ -468,7 +468,7 @@ class KeptTurn:
             exc.unsaved, exc.state, exc.base = why, row.timed(exc.state), row.mine
             raise exc from exc.__cause__
         self._is_noted, self._end = True, stored
-        if not engine.has_edited:
+        if not engine.has_edited or new in (b"", self._given):
             yield from self._branch.drop()
         if stops is not None:
             # After the save: if this worker dies in between, the flag still says that no worker shall
