@@ -191,7 +191,7 @@ _Row = TypeVar("_Row", TurnIdRow, RingRow)
 
 
 def digests_kept(rows: tuple[_Row, ...], said: Mapping[str, str]) -> tuple[_Row, ...]:
-    """The rows of turn ids behind a redaction: only those of messages that it has changed are new."""
+    """The rows of turn ids behind a redaction. A row is new only if its messages have changed."""
     kept = ((row, said.get(row.id, row.said)) for row in rows)
     return tuple(row if new == WRITTEN_ANEW + row.said else row._replace(said=new) for row, new in kept)
 
@@ -230,7 +230,7 @@ _MOST_SENT: Final = 16
 """How many messages of one send are compared with the digest of its id."""
 
 _MOST_GIVEN: Final = 1_000
-"""In a turn with more messages than that none is compared: a forged state would make it long."""
+"""A turn with more messages than that is not compared: a forged state would make it long."""
 
 
 def begin_of(id: str, owners: Sequence[str], letters: str) -> int | None:

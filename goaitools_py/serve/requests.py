@@ -160,7 +160,7 @@ class ConversationRequest:
         return self._start(drive, turn_id=ask.turn_id, said=ask.said, steers=steers)
 
     async def _edit_written_again(self, run: Run, ask: Ask, edit: str) -> bool:
-        """Edit a message whose reply was written again: the client has its older id. False if it is not
+        """Edit a message by its older id: since then its reply was written again. False if it is not
         there."""
         snapshot = await self._conversation.snapshot()
         found = None if snapshot is None else _with_message(snapshot, edit)
@@ -454,7 +454,7 @@ class ConversationRequest:
 
 
 def _id_again(turn_id: str, ref: str) -> str:
-    """The turn id of a message whose reply is written again."""
+    """The turn id of a message that is answered again."""
     return f"{turn_id[:200]}~{ref[-50:]}"
 
 

@@ -108,7 +108,8 @@ def or_ended(ledger: Ledger, asking: Flow[Reply], ended: LastReply) -> Flow[Repl
     events = (*ended.point.position.state.meta.events, *ledger.state.meta.events)
     waits = tuple([item for item in ledger.state.inbox if item.topic != inbox.FORMAT])
     ledger.state = replace(ledger.state, inbox=waits)
-    ledger.go_back(ended.point)
+    if ledger.state.meta.cuts == ended.point.position.state.meta.cuts:
+        ledger.go_back(ended.point)  # else the compactor has cut, and its summary may be paid for: it stays
     ledger.event_ids = ended.event_ids
     meta = msgspec.structs.replace(ledger.state.meta, events=tuple(dict.fromkeys(events))[-IDS_KEPT:])
     ledger.state = inbox.released(replace(ledger.state, meta=meta))

@@ -384,7 +384,7 @@ def test_the_branch_of_a_queued_edit_is_not_left_out(
 
 @pytest.mark.parametrize("does", ["turn", "message", "event", "same"])
 def test_a_queued_edit_beside_another_worker(kept: Threads, save: str, wire: str, does: str) -> None:
-    """Whose lease has ended. Behind another turn there is no edit; what others have put in waits on."""
+    """The lease has ended. Behind another turn there is no edit; the messages of others wait on."""
     store = Hooked()
     call = Calls([("buy", {})])
     backend = ScriptedBackend(call, wire=wire)

@@ -229,7 +229,7 @@ def test_an_answered_message_whose_bytes_changed(kept: Threads, store: FaultySto
 def test_a_message_is_found_behind_conversions(
     kept: Threads, store: FaultyStore, wire: str, places: tuple[int, int, int], answered: bool
 ) -> None:
-    """Its turn, or what waits, has messages without an id, too. The bytes are others each time."""
+    """Beside it are messages without an id. The bytes are others each time."""
     backend = ScriptedBackend(DOWN, "All." if answered else DOWN, wire=wire, max_retries=0)
     conversation = kept(backend, store)
     texts = ["From Ada.", "From Bob.", "From Cem."]

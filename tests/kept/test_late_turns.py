@@ -20,6 +20,7 @@ from goaitools_py import (
     user,
 )
 from goaitools_py.backends.base import BackendError, ModelRequest
+from goaitools_py.compaction import Summarize
 from goaitools_py.history.additions import claim_waiting, hand_over
 from goaitools_py.output import Output
 from goaitools_py.state.codec import PLAIN
@@ -74,6 +75,43 @@ def test_a_message_that_comes_beside_its_save_loses_nothing(
     assert (result.text, result.duplicate) == ("Second.", False)
     assert said(blob_in(store)) == ["Hello.", "First.", "Late.", "Second.", "Beside."]
     assert check_history(wire, state_messages(blob_in(store))) == []
+
+
+TOO_LONG = {
+    "openai": b'{"error":{"message":"maximum context length","code":"context_length_exceeded"}}',
+    "openai-responses": b'{"error":{"message":"too long","code":"context_length_exceeded"}}',
+    "anthropic": b'{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long"}}',
+}
+
+
+@pytest.mark.parametrize("cause", ["trigger", "provider"])
+def test_a_summary_is_paid_once_if_the_call_for_later_messages_fails(
+    kept: Threads, leasing: LeasingStore, save: str, wire: str, cause: str
+) -> None:
+    """The messages wait, and the cut before their request stays."""
+    summaries = ScriptedBackend("Both were long.", "Never.", wire=wire)
+    compactor = Compactor(
+        lambda now: cause == "trigger" and now.message_count > 6, Summarize(backend=summaries, keep_turns=1)
+    )
+    refusals = [BackendError("long", status=400, body=TOO_LONG[wire])] * (cause == "provider")
+    long = "word " * 300
+    late = then(other(leasing, wire, "Late."), FIRST)
+    backend = ScriptedBackend(long, long, late, *refusals, DOWN, "Next.", wire=wire, max_retries=0)
+    conversation = kept(backend, leasing, chat={"compactor": compactor}, save=save, gate="steer")
+    for text in ("One.", "Two."):
+        conversation.send(text)
+
+    result = conversation.send("Hello.", turn_id="m-1")
+
+    assert (result.text, [one.code for one in result.warnings]) == (FIRST, ["left_waiting"])
+    assert result.aside_usage.requests == len(summaries.requests) == 1
+    assert result.compaction is not None
+    assert result.compaction.usage.requests == 1
+    assert said(blob_in(leasing))[1:] == ["Hello.", FIRST, "Late."]
+    conversation.send("And now?")
+    assert said(blob_in(leasing))[1:] == ["Hello.", FIRST, "Late.", "And now?", "Next."]
+    assert b"Both were long." in backend.requests[-1].body
+    assert len(summaries.requests) == 1
 
 
 @pytest.mark.parametrize("idempotent", [True, False])

@@ -487,7 +487,7 @@ class KeptTurn:
 
     def _lacks_branch(self, engine: TurnEngine | FallbackTurn) -> bool:
         """True if the turn has edited the conversation, and there is no copy from before the edit. A later
-        save of its state would lose what the edit took out."""
+        save of its state would lose the messages that the edit took out."""
         return engine.has_edited and not self._branch.is_kept
 
     def _left_by(self, engine: TurnEngine | FallbackTurn, exc: Exception) -> bytes:
