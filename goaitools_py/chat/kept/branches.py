@@ -75,7 +75,7 @@ class EditBranch:
 
     @property
     def is_kept(self) -> bool:
-        """True if there is a copy, or if the settings want none."""
+        """True if there is a copy, or if the settings ask for no copies."""
         return bool(self._key) or not self._row.settings.keep_branches
 
     def check_same_turns(self, given: bytes, turn_id: str | None) -> None:
