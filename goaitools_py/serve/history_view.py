@@ -1,7 +1,7 @@
 """Reads a stored conversation for clients: its newest turn, and the values that front ends take.
 
-Owns: these readings of a snapshot, and the names in the metadata that remember a stop. Must never know: HTTP,
-or how a turn is driven.
+Owns: these readings of a snapshot, which turn an id of a client means, and the names in the metadata that
+remember a stop. Must never know: HTTP, or how a turn is driven.
 
 The metadata name the number of the stopped turn, and how many messages of the user it had then. A message
 that comes later is not stopped, also if it has joined the same turn: the model had accepted nothing of it.
@@ -9,12 +9,15 @@ that comes later is not stopped, also if it has joined the same turn: the model 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from ..frontends import Called, Piece, Returned, Said, Shown, Step, Waits, pieces_of, pieces_since
-from ..frontends.reply_pieces import pieces_of_reply
+from ..frontends.reply_pieces import asked_in, is_shown_id, pieces_of_reply
 from ..history.turns import History, HistoryTurn, replies
+from ..open_turn.turn_ids import TURN_IDS_FACT
+from ..state.records import digest8
 from ..types.answers import PendingCall
 from ..types.errors import TurnStoppedError
 from ..types.events import TurnCompleted, TurnStarted
@@ -33,22 +36,27 @@ __all__ = [
     "GOES_ON",
     "SYNTHETIC",
     "Left",
+    "MessageTurn",
     "TurnStatus",
     "behind_calls",
     "call_ids",
+    "id_again",
     "is_marked",
     "left_by",
     "mark_of",
     "named_again",
     "newest_ref",
     "not_in_doubt",
+    "number_named",
     "reply_of",
     "rows_of",
+    "shown_id",
     "shown_of",
     "shown_pending",
     "tell_stopped",
     "tell_stored",
     "unfinished",
+    "with_message",
 ]
 
 _STOPPED: Final = "goaitools.stopped"
@@ -145,6 +153,57 @@ def reply_of(snapshot: ConversationSnapshot, turn: HistoryTurn) -> tuple[str, tu
     """Give the id of the reply with this turn, and all turns of this reply."""
     reply = next(one for one in replies(snapshot.history.turns) if any(of is turn for of in one))
     return f"{snapshot.info.state.conversation_id}-{reply[0].number}", reply
+
+
+def id_again(turn_id: str, ref: str) -> str:
+    """The turn id of a message that is answered again."""
+    return f"{turn_id[:200]}~{ref[-50:]}"
+
+
+def shown_id(snapshot: ConversationSnapshot, turn: HistoryTurn) -> str:
+    """The id that is shown of the newest message before the first reply of a turn."""
+    said = sum(message.role == "user" and not message.is_event for message in asked_in(turn))
+    return f"{snapshot.info.state.conversation_id}-{turn.number}u{said if said > 1 else ''}"
+
+
+class MessageTurn(NamedTuple):
+    """A turn, and the turn id that its message has."""
+
+    turn: HistoryTurn
+    id: str
+
+
+def with_message(snapshot: ConversationSnapshot, id: str) -> MessageTurn | None:
+    """Find the turn with the message of this id, also if its reply was written again since."""
+    before, prefix, found = 0, snapshot.info.state.conversation_id, None
+    for turn in snapshot.history.turns:
+        gone = range(before + 1, turn.number)[-_MOST_GONE:]
+        before = turn.number
+        known = turn.facts.get(TURN_IDS_FACT, ())
+        ids = [id, *(id_again(id, f"{prefix}-{number}") for number in gone)]
+        of_message = next((one for one in ids if digest8(one) in known), None)
+        if of_message is not None:
+            found = MessageTurn(turn, of_message)
+        elif is_shown_id(id) and _shown_number(snapshot, id) == turn.number:
+            found = MessageTurn(turn, id)
+    return found
+
+
+_MOST_GONE: Final = 64
+"""How many turns before a turn may have had its message."""
+
+
+def number_named(snapshot: ConversationSnapshot, id: str) -> int:
+    """The number of the turn with a message of this id; 0 if there is none."""
+    found = with_message(snapshot, id)
+    return _shown_number(snapshot, id) if found is None else found.turn.number
+
+
+def _shown_number(snapshot: ConversationSnapshot, id: str) -> int:
+    """The number of the turn in an id that is shown; 0 for another id."""
+    prefix = re.escape(snapshot.info.state.conversation_id)
+    found = re.fullmatch(rf"{prefix}-(\d{{1,12}})(?:u\d*|\.\d+)?", id)
+    return 0 if found is None else int(found[1])
 
 
 def named_again(snapshot: ConversationSnapshot) -> dict[str, str]:

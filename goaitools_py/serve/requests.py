@@ -23,11 +23,10 @@ catching up                                answers, else going on, else the stor
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ..base.values import replace
 from ..chat.kept.changes import conversation_id
@@ -46,12 +45,16 @@ from .history_view import (
     Left,
     TurnStatus,
     call_ids,
+    id_again,
     left_by,
     named_again,
+    number_named,
     reply_of,
+    shown_id,
     tell_stopped,
     tell_stored,
     unfinished,
+    with_message,
 )
 from .hub import Behind, Drive, Hub
 from .identity import Caller
@@ -163,7 +166,7 @@ class ConversationRequest:
         """Edit a message by its older id: since then its reply was written again. False if it is not
         there."""
         snapshot = await self._conversation.snapshot()
-        found = None if snapshot is None else _with_message(snapshot, edit)
+        found = None if snapshot is None else with_message(snapshot, edit)
         if snapshot is None or found is None:
             return False
         try:  # the edit comes twice
@@ -171,8 +174,8 @@ class ConversationRequest:
             await self._driver.drive_asked(run, anew, is_new=True, said=ask.said)
         except TurnConflictError:
             ref = f"{snapshot.info.state.conversation_id}-{found.turn.number}"
-            ask = replace(ask, turn_id=_id_again(edit, ref))
-            anew = self._turn_of(ask, _shown_id(snapshot, found.turn))
+            ask = replace(ask, turn_id=id_again(edit, ref))
+            anew = self._turn_of(ask, shown_id(snapshot, found.turn))
             await self._driver.drive_asked(run, anew, is_new=True, said=ask.said)
         return True
 
@@ -208,12 +211,12 @@ class ConversationRequest:
         turns, newest = snapshot.history.turns, snapshot.info.state.turns_processed + 1
         # The AI SDK sends the id of the message that is answered. It may also name the reply by that id, or
         # not at all: then each request is a new one. Else a request that comes twice is known by both ids.
-        is_own = _with_message(snapshot, ask.turn_id) is None
+        is_own = with_message(snapshot, ask.turn_id) is None
         is_named = is_own or ask.again not in ("", ask.turn_id)
         id = f"{ask.turn_id[:200]}~{ask.again[-50:]}"
         if is_named and any(digest8(id) in turn.facts.get(TURN_IDS_FACT, ()) for turn in turns):
             return await self.say(replace(ask, again=None, turn_id=id))
-        number = _number_named(snapshot, ask.again)
+        number = number_named(snapshot, ask.again)
         if snapshot.info.state.status in _UNFINISHED:
             is_open = bool(turns) and turns[-1].number == newest
             own = {turn.number for turn in reply_of(snapshot, turns[-1])[1]} if is_open else {newest}
@@ -232,8 +235,8 @@ class ConversationRequest:
         turn = next((one for one in turns if one.number == number), None) if number else turns[-1]
         if turn is not None:
             turn = _of_call(turns, turn, ask.said)
-            ref, edit = f"{snapshot.info.state.conversation_id}-{turn.number}", _shown_id(snapshot, turn)
-        id = id if is_named else _id_again(ask.turn_id, ref)
+            ref, edit = f"{snapshot.info.state.conversation_id}-{turn.number}", shown_id(snapshot, turn)
+        id = id if is_named else id_again(ask.turn_id, ref)
         # If the turn is gone by a cut, it comes back if the cut can be undone.
         return await self.say(replace(ask, again=None, edit=edit or f"{ref}u", turn_id=id))
 
@@ -451,57 +454,6 @@ class ConversationRequest:
         tell_stored(run, snapshot, turn, answered)
         run.end()
         return run
-
-
-def _id_again(turn_id: str, ref: str) -> str:
-    """The turn id of a message that is answered again."""
-    return f"{turn_id[:200]}~{ref[-50:]}"
-
-
-def _shown_id(snapshot: ConversationSnapshot, turn: HistoryTurn) -> str:
-    """The id that is shown of the newest message before the first reply of a turn."""
-    said = sum(message.role == "user" and not message.is_event for message in asked_in(turn))
-    return f"{snapshot.info.state.conversation_id}-{turn.number}u{said if said > 1 else ''}"
-
-
-class _Found(NamedTuple):
-    """A turn, and the turn id that its message has."""
-
-    turn: HistoryTurn
-    id: str
-
-
-def _with_message(snapshot: ConversationSnapshot, id: str) -> _Found | None:
-    """Find the turn with the message of this id, also if its reply was written again since."""
-    before, prefix, found = 0, snapshot.info.state.conversation_id, None
-    for turn in snapshot.history.turns:
-        gone = range(before + 1, turn.number)[-_MOST_GONE:]
-        before = turn.number
-        known = turn.facts.get(TURN_IDS_FACT, ())
-        ids = [id, *(_id_again(id, f"{prefix}-{number}") for number in gone)]
-        of_message = next((one for one in ids if digest8(one) in known), None)
-        if of_message is not None:
-            found = _Found(turn, of_message)
-        elif is_shown_id(id) and _shown_number(snapshot, id) == turn.number:
-            found = _Found(turn, id)
-    return found
-
-
-_MOST_GONE: Final = 64
-"""How many turns before a turn may have had its message."""
-
-
-def _number_named(snapshot: ConversationSnapshot, id: str) -> int:
-    """The number of the turn with a message of this id; 0 if there is none."""
-    found = _with_message(snapshot, id)
-    return _shown_number(snapshot, id) if found is None else found.turn.number
-
-
-def _shown_number(snapshot: ConversationSnapshot, id: str) -> int:
-    """The number of the turn in an id that is shown; 0 for another id."""
-    prefix = re.escape(snapshot.info.state.conversation_id)
-    found = re.fullmatch(rf"{prefix}-(\d{{1,12}})(?:u\d*|\.\d+)?", id)
-    return 0 if found is None else int(found[1])
 
 
 def _of_call(turns: Sequence[HistoryTurn], turn: HistoryTurn, said: Sequence[Part]) -> HistoryTurn:
