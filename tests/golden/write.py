@@ -11,6 +11,7 @@
 `v1-results.jsonl` holds blobs with long results that are kept whole, in the history and the open turn.
 `v1-waiting.jsonl` holds blobs with waiting messages that have ids, and that a turn has claimed.
 `v1-own.jsonl` holds blobs with waiting messages of turns that no provider has answered.
+`v1-anew.jsonl` holds blobs whose messages with turn ids a conversion or a redaction has written anew.
 `v1-actions.jsonl` holds blobs with the actions of tools.
 `v1-hosts.jsonl` holds blobs that know the rules of two hosts.
 `v1-parted.jsonl` holds the rows of a store: heads, with parts of each kind beside them, and a kept branch.
@@ -60,7 +61,9 @@ from goaitools_py import (  # noqa: E402
     user,
 )
 from goaitools_py.backends.base import BackendError  # noqa: E402
+from goaitools_py.backends.dialects import dialect_of  # noqa: E402
 from goaitools_py.base.values import replace  # noqa: E402
+from goaitools_py.history.message_places import owners_in  # noqa: E402
 from goaitools_py.output import Output, OutputError  # noqa: E402
 from goaitools_py.seal import Encrypted, Key, Keyring, Signed  # noqa: E402
 from goaitools_py.state import blob  # noqa: E402
@@ -68,7 +71,14 @@ from goaitools_py.state.apart import StateHead  # noqa: E402
 from goaitools_py.state.records import with_host  # noqa: E402
 from goaitools_py.state.state import closed_entries, dump_state, load_state  # noqa: E402
 from goaitools_py.state.whole_blobs import parts_of  # noqa: E402
-from goaitools_py.states import read_history, rewind_state, state_messages, undo_cut  # noqa: E402
+from goaitools_py.states import (  # noqa: E402
+    convert_state,
+    read_history,
+    redact_state,
+    rewind_state,
+    state_messages,
+    undo_cut,
+)
 from goaitools_py.stores import MemoryStore  # noqa: E402
 from goaitools_py.testing import Calls, Raw, ScriptedBackend  # noqa: E402
 from goaitools_py.turn.request import host_mark  # noqa: E402
@@ -570,6 +580,44 @@ def take(ctx: ToolContext, item: str) -> str:
     return "You have it."
 
 
+def anew() -> Iterator[dict[str, Any]]:
+    """A turn of three messages, two of them with a turn id, behind a conversion and behind a redaction."""
+    down = BackendError("down", status=503)
+    cells = [(*cell, wire, how) for cell in _codecs() for wire in WIRES for how in ("converted", "redacted")]
+    for name, codec, key, bound, wire, how in cells:
+        opening: dict[str, Any] = {"codec": codec, "binding": bound}
+        before = WIRES[WIRES.index(wire) - 1] if how == "converted" else wire
+        store, backend = MemoryStore(), ScriptedBackend(down, "Straight on.", wire=before, max_retries=0)
+        with Chat(backend, codec=codec) as chat:
+            conversation = chat.conversation(store, "k", binding=bound)
+            with suppress(TurnError):
+                conversation.send("Which way to room 4711?", turn_id="m-1")
+            conversation.append(user("And to 4712?"))
+            conversation.send("I am lost.", turn_id="m-2")
+        row = _row(store)
+        row = (
+            convert_state(row, wire, **opening).state
+            if how == "converted"
+            else redact_state(row, "47", **opening).state
+        )
+        state = load_state(row, **opening)
+        yield {
+            "name": f"{name}, {wire}, anew, {how}",
+            "codec": name,
+            "feature": how,
+            "wire": wire,
+            "key": key,
+            "binding": BOUND if bound is BOUND else None,
+            "blob": base64.b64encode(row).decode(),
+            "segments": [
+                [int(each.kind), each.entries, each.raw_len, _hash(each.raw())]
+                for each in blob.decode(row, **opening)
+            ],
+            "said": [one.said for one in state.meta.ring],
+            "owners": owners_in(state, 1, dialect_of(wire)),
+        }
+
+
 def actions() -> Iterator[dict[str, Any]]:
     """A turn with the actions of two calls, more than are kept, and an unfinished one."""
     for name, codec, key, bound in _codecs():
@@ -1057,6 +1105,7 @@ def main() -> None:
         "v1-unsent.jsonl": unsent,
         "v1-waiting.jsonl": waiting,
         "v1-own.jsonl": own,
+        "v1-anew.jsonl": anew,
         "v1-pins.jsonl": pins,
         "v1-actions.jsonl": actions,
         "v1-results.jsonl": results,

@@ -19,6 +19,7 @@ from goaitools_py.seal import Encrypted, Key, Keyring, Signed
 
 __all__ = [
     "ACTIONS",
+    "ANEW",
     "ARCHIVED",
     "BAD",
     "FACTS",
@@ -109,6 +110,7 @@ RESULTS = _read("v1-results.jsonl")
 ACTIONS = _read("v1-actions.jsonl")
 WAITING = _read("v1-waiting.jsonl")
 OWN = _read("v1-own.jsonl")
+ANEW = _read("v1-anew.jsonl")
 HOSTS = _read("v1-hosts.jsonl")
 PARTED = _read("v1-parted.jsonl")
 LATER = _read("v1-later.jsonl")

@@ -22,7 +22,9 @@ from goaitools_py import (
     TurnLimit,
     tool,
 )
-from goaitools_py.backends.dialects import known_dialect
+from goaitools_py.backends.dialects import dialect_of, known_dialect
+from goaitools_py.history.branch import before_message
+from goaitools_py.history.message_places import owners_in
 from goaitools_py.open_turn.inbox import said_by_others, withdrawn
 from goaitools_py.open_turn.turn_ids import is_finished, key_of, stored_reply
 from goaitools_py.seal import rewrap
@@ -51,6 +53,7 @@ from goaitools_py.types import errors
 from . import _second
 from ._golden import (
     ACTIONS,
+    ANEW,
     ARCHIVED,
     BAD,
     FACTS,
@@ -103,7 +106,7 @@ def test_the_vectors_are_those_that_were_written() -> None:
     found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in GOLDEN.glob("*.jsonl")}
 
     assert found == stated
-    assert len(found) == 14
+    assert len(found) == 15
 
 
 def test_there_are_vectors_of_everything() -> None:
@@ -121,12 +124,12 @@ def test_there_are_vectors_of_everything() -> None:
 def test_each_file_has_each_codec_on_each_wire() -> None:
     """Blobs of a later release have three suites; the fourth codec is one of them with other visibility."""
     cells = {(codec, each.facts["wire"]) for codec in CODECS for each in GOOD}
-    files = (ARCHIVED, MEDIA, FACTS, UNSENT, PINS, RESULTS, ACTIONS, WAITING, OWN, HOSTS, PARTED)
+    files = (ARCHIVED, MEDIA, FACTS, UNSENT, PINS, RESULTS, ACTIONS, WAITING, OWN, ANEW, HOSTS, PARTED)
 
     assert len(cells) == 12
     assert [{(each.codec, each.facts["wire"]) for each in vectors} == cells for vectors in files] == [
         True
-    ] * 11
+    ] * 12
     assert {(each.codec, each.facts["wire"]) for each in LATER} == {
         cell for cell in cells if cell[0] != CODECS[3]
     }
@@ -465,6 +468,21 @@ def hashed(blob: bytes, vector: Vector) -> str:
 
 
 # ------------------------------------------------------------------------------- hosts, parts, later ones
+
+
+@pytest.mark.parametrize("vector", ANEW, ids=ids)
+def test_messages_that_were_written_anew_are_found(vector: Vector) -> None:
+    """Each by its turn id. A second delivery of them has the reply."""
+    opened = load_state(vector.blob, **vector.opening)
+    wire = vector.facts["wire"]
+
+    assert [one.said for one in opened.meta.ring] == vector.facts["said"]
+    assert owners_in(opened, 1, dialect_of(wire)) == vector.facts["owners"]
+    edited = before_message(opened, "m-2", dialect_of(wire), codec=vector.opening["codec"])
+    assert [item.turn for item in edited.inbox] == [vector.facts["owners"][0], ""]
+    chat = Chat(ScriptedBackend(wire=wire), codec=codec_of(vector.codec, vector.key))
+    result = chat.chat_with_state(vector.blob, user="I am lost.", turn_id="m-2", binding=vector.binding)
+    assert (result.duplicate, result.text) == (True, "Straight on.")
 
 
 @pytest.mark.parametrize("vector", HOSTS, ids=ids)
