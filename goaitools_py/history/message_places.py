@@ -15,7 +15,7 @@ from ..backends.base import Dialect
 from ..backends.read_entries import read_entries
 from ..base.values import replace
 from ..open_turn.inbox import FORMAT, reminder
-from ..open_turn.turn_ids import TURN_IDS_FACT, UNKNOWN_SAID, WRITTEN_ANEW, id_rows
+from ..open_turn.turn_ids import TURN_IDS_FACT, UNKNOWN_SAID, WRITTEN_ANEW, found_by, id_rows, said_in
 from ..state.closed_turns import ClosedTurn, numbers_of
 from ..state.letters import ASSISTANT, EVENT, GIVEN, USER
 from ..state.records import InboxItem, RingRow, TurnIdRow, digest8
@@ -135,7 +135,8 @@ def owners_in(state: ConversationState, turns: int, dialect: Dialect) -> list[st
     again = ids_of(older).intersection(ids)
     owners = [""] * len(turn.entries)
     given = list(zip(turn.entries, turn.letters, strict=True))
-    _compare(state, owners, ids, given, again, dialect)
+    _compare(state, owners, ids, given, dialect)
+    _guess(owners, ids, given, again)
     # An id of an earlier turn came again: perhaps with a reminder of its message in place of the message.
     texts = {_reminder_text(state, older, id, dialect): id for id in again.difference(owners)}
     if texts:
@@ -159,6 +160,7 @@ def new_digests(
     target: Dialect,
 ) -> Mapping[str, str]:
     """The digests of messages as a conversion or a redaction has written them, by the digest of the turn id.
+    Only messages that were surely found have one.
 
     Args:
         state: The conversation before it.
@@ -169,15 +171,17 @@ def new_digests(
     """
     known = {row.id for row in id_rows(state.meta)}
     found: dict[str, str] = {}
-    for left, new in zip(range(len(turns), 0, -1), turns, strict=True):
-        turn = turn_at(state, left)
-        if new is None or known.isdisjoint(turn.record.facts.get(TURN_IDS_FACT, ())):
+    opened = () if state.open is None else (state.open.closed(),)
+    for turn, new in zip((*closed_turns(state), *opened), turns, strict=True):
+        ids = [id for id in turn.record.facts.get(TURN_IDS_FACT, ()) if id in known]
+        if new is None or not ids or len(turn.entries) > _MOST_GIVEN:
             continue
-        pairs = zip(owners_in(state, left, source), turn.letters, strict=True)
-        owners = [owner for owner, letter in pairs if letter in GIVEN]
+        owners = [""] * len(turn.entries)
+        _compare(state, owners, ids, list(zip(turn.entries, turn.letters, strict=True)), source)
+        owners = [owner for owner, letter in zip(owners, turn.letters, strict=True) if letter in GIVEN]
         entries = [entry for entry, letter in zip(new.entries, new.letters, strict=True) if letter in GIVEN]
         if len(owners) == len(entries):
-            # A turn id that came again stands in a later turn, too: with a reminder of its messages.
+            # If a turn id came again, the first messages are meant.
             found = {**_digests(zip(owners, entries, strict=True), target), **found}
     waiting = [
         (owner, item.entry)
@@ -190,17 +194,23 @@ def new_digests(
 _Row = TypeVar("_Row", TurnIdRow, RingRow)
 
 
-def digests_kept(rows: tuple[_Row, ...], said: Mapping[str, str]) -> tuple[_Row, ...]:
-    """The rows of turn ids behind a redaction. A row is new only if its messages have changed."""
-    kept = ((row, said.get(row.id, row.said)) for row in rows)
-    return tuple(row if new == WRITTEN_ANEW + row.said else row._replace(said=new) for row, new in kept)
+def digests_kept(rows: tuple[_Row, ...], found: Mapping[str, str]) -> tuple[_Row, ...]:
+    """The rows of turn ids behind a redaction. A row is new only if its messages have changed.
+
+    `found`: see `new_digests`.
+    """
+    pairs = ((row, found.get(row.id, "")) for row in rows)
+    return tuple(
+        row if not new or new == found_by(row) else row._replace(said=f"{said_in(row)}{WRITTEN_ANEW}{new}")
+        for row, new in pairs
+    )
 
 
 def _digests(owned: Iterable[tuple[str, bytes]], dialect: Dialect) -> Mapping[str, str]:
     said: dict[str, list[bytes]] = {}
     for owner, entry in owned:
         said.setdefault(owner, []).append(_bare(entry, dialect))
-    return {id: WRITTEN_ANEW + digest8(b"\n".join(bare)) for id, bare in said.items() if id}
+    return {id: digest8(b"\n".join(bare)) for id, bare in said.items() if id}
 
 
 def _reminder_text(state: ConversationState, older: Sequence[ClosedTurn], id: str, dialect: Dialect) -> str:
@@ -210,7 +220,8 @@ def _reminder_text(state: ConversationState, older: Sequence[ClosedTurn], id: st
         if id in ids:
             owners = [""] * len(turn.entries)
             given = list(zip(turn.entries, turn.letters, strict=True))
-            _compare(state, owners, ids, given, (), dialect)
+            _compare(state, owners, ids, given, dialect)
+            _guess(owners, ids, given)
             said = [
                 _bare(entry, dialect)
                 for entry, owner in zip(turn.entries, owners, strict=True)
@@ -230,7 +241,7 @@ _MOST_SENT: Final = 16
 """How many messages of one send are compared with the digest of its id."""
 
 _MOST_GIVEN: Final = 1_000
-"""A turn with more messages than that is not compared: a forged state would make it long."""
+"""A turn with more entries than that gets no new digests: a forged state would make it long."""
 
 
 def begin_of(id: str, owners: Sequence[str], letters: str) -> int | None:
@@ -263,7 +274,8 @@ def in_waiting(state: ConversationState, dialect: Dialect) -> list[str]:
     ids = [row.id for row in waiting_rows(state) if row.id not in marked]
     if ids:
         given = [(item.entry, item.letter) for item in state.inbox]
-        _compare(state, owners, ids, given, (), dialect)
+        _compare(state, owners, ids, given, dialect)
+        _guess(owners, ids, given)
     return owners
 
 
@@ -272,17 +284,15 @@ def _compare(
     owners: list[str],
     ids: Sequence[str],
     given: Sequence[tuple[bytes, str]],
-    again: Collection[str],
     dialect: Dialect,
 ) -> None:
     """Write the ids into the places of `owners` that are free.
 
     A turn has more messages than ids if some were appended, and more ids than one if some waited, or came
-    while it ran. So the messages are compared with the digest of their id. `again`: the ids of earlier turns,
-    for which nothing is guessed.
+    while it ran. So the messages are compared with the digest of their id.
     """
     # Of a row in both columns the one of a turn that is not finished is newer.
-    digests = {row.id: row.said.removeprefix(WRITTEN_ANEW) for row in reversed(id_rows(state.meta))}
+    digests = {row.id: found_by(row) for row in reversed(id_rows(state.meta))}
     end = given_end("".join(letter for _, letter in given))
     spans = _spans(owners, given, {digests.get(id, UNKNOWN_SAID) for id in ids} - {UNKNOWN_SAID}, dialect)
     for said, found in spans.items():
@@ -298,7 +308,6 @@ def _compare(
         for id, span in zip(same, (*first[-len(same) :], *late), strict=False):
             for at in span:
                 owners[at] = id
-    _guess(owners, ids, given, end, again)
 
 
 def _spans(
@@ -306,7 +315,7 @@ def _spans(
 ) -> Mapping[str, list[range]]:
     """The places of the messages that have one of these digests, the most messages first."""
     found: dict[str, list[range]] = {}
-    if not digests or len(owners) > _MOST_GIVEN:
+    if not digests:
         return found
     free = [letter in GIVEN and not owner for (_, letter), owner in zip(given, owners, strict=True)]
     bare = [_bare(entry, dialect) if here else b"" for (entry, _), here in zip(given, free, strict=True)]
@@ -324,12 +333,12 @@ def _guess(
     owners: list[str],
     ids: Sequence[str],
     given: Sequence[tuple[bytes, str]],
-    end: int,
-    again: Collection[str],
+    again: Collection[str] = (),
 ) -> None:
     """Take the newest free messages that the model had when it first replied for the messages of the ids
     that no digest has found, in the order of the ids. Nothing is taken if the model got free messages later:
-    an id may be of those."""
+    an id may be of those. `again`: the ids of earlier turns, for which nothing is guessed."""
+    end = given_end("".join(letter for _, letter in given))
     users = [at for at, (_, letter) in enumerate(given) if letter == USER and not owners[at]]
     if any(at >= end for at in users):
         return

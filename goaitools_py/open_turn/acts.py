@@ -89,7 +89,12 @@ class Recognised(Value, frozen=True, kw_only=True):
 
 
 def recognise(
-    state: ConversationState, turn_id: str, messages: tuple[Message, ...], dialect: Dialect
+    state: ConversationState,
+    turn_id: str,
+    messages: tuple[Message, ...],
+    dialect: Dialect,
+    *,
+    is_edit: bool = False,
 ) -> Recognised:
     """Find out by its `turn_id` whether a turn of these messages was begun before.
 
@@ -97,7 +102,7 @@ def recognise(
         TurnConflictError: Other messages came with the same id.
     """
     key = turn_ids.key_of(turn_id, dialect.entries(messages))
-    said = turn_ids.said_under(state.meta, key)
+    said = turn_ids.said_under(state.meta, key, is_edit=is_edit)
     if said is None:
         return Recognised(key=key, messages=messages)
     if said != key.said:

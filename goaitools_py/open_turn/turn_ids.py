@@ -34,6 +34,7 @@ __all__ = [
     "answered_in",
     "begun",
     "finished",
+    "found_by",
     "given_up",
     "id_rows",
     "is_finished",
@@ -64,8 +65,9 @@ UNKNOWN_SAID: Final = ""
 messages then count as the same."""
 
 WRITTEN_ANEW: Final = "~"
-"""Stands before the digest of messages that a conversion or a redaction has written. It finds them in the
-history. The same messages that come again may have other bytes, so any messages count as the same."""
+"""Stands before the digest of the messages as a conversion or a redaction has written them, which finds them
+in the history. Before it stands the digest with which a second delivery is compared: behind a redaction that
+of the messages as they came, and behind a conversion none."""
 
 _MAX_TEXT: Final = 16 * 1024
 _MAX_TEXTS: Final = 128 * 1024
@@ -107,8 +109,13 @@ def id_rows(meta: Meta) -> tuple[TurnIdRow | RingRow, ...]:
 
 def said_in(row: TurnIdRow | RingRow) -> str:
     """The digest with which the messages of a second delivery are compared; `UNKNOWN_SAID` after a conversion
-    or a redaction of them."""
-    return UNKNOWN_SAID if row.said.startswith(WRITTEN_ANEW) else row.said
+    of them."""
+    return row.said.partition(WRITTEN_ANEW)[0]
+
+
+def found_by(row: TurnIdRow | RingRow) -> str:
+    """The digest that finds the messages in the history; `UNKNOWN_SAID` if it is not known."""
+    return row.said.rpartition(WRITTEN_ANEW)[2]
 
 
 def key_of(turn_id: str, entries: Sequence[bytes]) -> TurnKey:
@@ -138,12 +145,16 @@ def finished(meta: Meta, ids: Collection[str], status: str) -> Meta:
     return msgspec.structs.replace(meta, turn=left, ring=ring[-IDS_KEPT:])
 
 
-def said_under(meta: Meta, key: TurnKey) -> str | None:
+def said_under(meta: Meta, key: TurnKey, *, is_edit: bool = False) -> str | None:
     """The digest of the messages that came with this id before; None for an unknown id.
 
-    If a conversion or a redaction has changed the digest, this is the digest of `key`.
+    If a conversion has changed the digest, this is the digest of `key`. `is_edit`: the messages may replace
+    those. Then they are compared as the conversion has written them.
     """
-    return next((said_in(row) or key.said for row in id_rows(meta) if row.id == key.id), None)
+    row = next((row for row in id_rows(meta) if row.id == key.id), None)
+    if row is None:
+        return None
+    return said_in(row) or (is_edit and found_by(row)) or key.said
 
 
 def is_finished(meta: Meta, key: TurnKey) -> bool:

@@ -179,7 +179,13 @@ class Beginning:
         # for now.
         if ledger.options.turn_id is not None and not plan.resume:
             try:
-                known = acts.recognise(self.state, ledger.options.turn_id, plan.messages, plan.dialect)
+                known = acts.recognise(
+                    self.state,
+                    ledger.options.turn_id,
+                    plan.messages,
+                    plan.dialect,
+                    is_edit=ledger.options.edit == ledger.options.turn_id,
+                )
             except TurnConflictError:
                 if ledger.options.edit != ledger.options.turn_id:
                     raise

@@ -108,8 +108,10 @@ def or_ended(ledger: Ledger, asking: Flow[Reply], ended: LastReply) -> Flow[Repl
     events = (*ended.point.position.state.meta.events, *ledger.state.meta.events)
     waits = tuple([item for item in ledger.state.inbox if item.topic != inbox.FORMAT])
     ledger.state = replace(ledger.state, inbox=waits)
-    if ledger.state.meta.cuts == ended.point.position.state.meta.cuts:
-        ledger.go_back(ended.point)  # else the compactor has cut, and its summary may be paid for: it stays
+    # A compactor's cut stays, unless it was undone: its summary may be paid for.
+    compacted, cuts = ledger.tried.compacted, ledger.state.meta.cuts
+    is_cut = compacted is not None and compacted.position.state.meta.cuts == cuts
+    ledger.go_back(compacted if compacted is not None and is_cut else ended.point)
     ledger.event_ids = ended.event_ids
     meta = msgspec.structs.replace(ledger.state.meta, events=tuple(dict.fromkeys(events))[-IDS_KEPT:])
     ledger.state = inbox.released(replace(ledger.state, meta=meta))

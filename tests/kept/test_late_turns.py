@@ -114,6 +114,46 @@ def test_a_summary_is_paid_once_if_the_call_for_later_messages_fails(
     assert len(summaries.requests) == 1
 
 
+@pytest.mark.parametrize("late", [event("Late."), user("Late.")])
+@pytest.mark.parametrize("cut", ["none", "summary", "recent"])
+@pytest.mark.parametrize(
+    "failure", ["down", "refused", "too long", "too long, then refused", "too long, then down"]
+)
+def test_a_message_behind_a_cut_is_not_lost(
+    kept: Threads, leasing: LeasingStore, save: str, wire: str, late: Any, cut: str, failure: str
+) -> None:
+    """Its request fails, before or behind a cut: it waits for the next turn."""
+    failures = {
+        "down": DOWN,
+        "refused": BackendError("no", status=400, body=b'{"error": {"message": "no"}}'),
+        "too long": BackendError("long", status=400, body=TOO_LONG[wire]),
+    }
+    steps = [failures[one] for one in failure.split(", then ")]
+    steps += steps[-1:] * 5
+    summarize = Summarize(backend=ScriptedBackend(*["Long."] * 3, wire=wire), keep_turns=1)
+    strategy = {"summary": summarize, "recent": KeepRecentTurns(1), "none": None}[cut]
+    compactor = None if strategy is None else Compactor(lambda now: now.message_count > 6, strategy)
+    others = Chat(ScriptedBackend(wire=wire)).conversation(leasing.inner, "ada", gate="steer")
+    come = then(lambda: others.append(late), "First.")
+    backend = ScriptedBackend("One.", "Two.", come, *steps, wire=wire, max_retries=0)
+    conversation = kept(backend, leasing, chat={"compactor": compactor}, save=save, gate="steer")
+    for text in ("say 1", "say 2"):
+        conversation.send(text)
+
+    result = conversation.send("Hello.", turn_id="m-1")
+
+    assert (result.text, result.status) == ("First.", "complete")
+    assert said(blob_in(leasing))[-3:] == ["Hello.", "First.", "Late."]
+    assert [one.text for one in read_history(blob_in(leasing)).waiting] == ["Late."]
+    if cut == "none":
+        assert said(blob_in(leasing))[0] == "say 1"
+    backend._steps.clear()
+    backend.then("Next.")
+    assert conversation.send("And now?").text == "Next."
+    assert said(blob_in(leasing))[-3:] == ["Late.", "And now?", "Next."]
+    assert check_history(wire, state_messages(blob_in(leasing))) == []
+
+
 @pytest.mark.parametrize("idempotent", [True, False])
 @pytest.mark.parametrize("approval", [True, False])
 @pytest.mark.parametrize("moment", ["model", "tool"])

@@ -7,7 +7,7 @@ blob. Must never know: a provider's JSON, or a clock.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -19,7 +19,7 @@ from ...base.values import Value, replace
 from ...open_turn import journal, steps
 from ...open_turn.inbox import inbox_messages
 from ...open_turn.meter import elsewhere, unanchored
-from ...open_turn.turn_ids import UNKNOWN_SAID, with_texts
+from ...open_turn.turn_ids import UNKNOWN_SAID, WRITTEN_ANEW, with_texts
 from ...state.closed_turns import FACTS, ClosedTurn, Iteration, TurnRecord, has_gap, numbers_of, with_numbers
 from ...state.codec import PLAIN, BlobLimits, Codec
 from ...state.parts import ARCHIVE, IGNORABLE_PARTS
@@ -31,6 +31,8 @@ from ...state.records import (
     JournalCall,
     Meta,
     OpenTurn,
+    RingRow,
+    TurnIdRow,
     digest8,
     with_cut,
 )
@@ -48,6 +50,8 @@ from ...types.errors import StateInvalidError
 from ..message_places import new_digests
 from ..rewrite.repair import checked, repaired
 from .entries import Books, Loss, Moved, Translator
+
+_Row = TypeVar("_Row", TurnIdRow, RingRow)
 
 __all__ = ["Conversion", "convert_state", "translated"]
 
@@ -294,14 +298,20 @@ def _meta(
         tools=meta.tools and UNKNOWN_MARK,
         output=meta.output and UNKNOWN_MARK,
         sticky=sticky,
-        turn=tuple(row._replace(said=said.get(row.id, UNKNOWN_SAID), more=NO_MORE) for row in meta.turn),
-        ring=tuple(row._replace(said=said.get(row.id, UNKNOWN_SAID), more=NO_MORE) for row in meta.ring),
+        turn=tuple(_as_found(row, said) for row in meta.turn),
+        ring=tuple(_as_found(row, said) for row in meta.ring),
         cuts=with_cut(_with_known_cuts(meta, books), at, _CONVERTED, 0, 0),
         signed=False,
         unbound=False,
         carry={},
         gap=has_gap(turns, meta.processed),
     )
+
+
+def _as_found(row: _Row, found: Mapping[str, str]) -> _Row:
+    """The row of a turn id with the digest of its converted messages."""
+    said = WRITTEN_ANEW + found[row.id] if row.id in found else UNKNOWN_SAID
+    return row._replace(said=said, more=NO_MORE)
 
 
 def _status(state: ConversationState) -> str:
