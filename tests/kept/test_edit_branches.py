@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from random import Random
 from typing import Any
 
@@ -409,6 +409,51 @@ def test_a_queued_edit_beside_another_worker(kept: Threads, save: str, wire: str
     left = {"turn": ["Two.", "No.", "Three."], "message": ["Also.", "Zwei."], "event": ["Rain.", "Zwei."]}
     assert found.pop("ada")[2:] == left.get(does, ["Zwei."])
     assert [texts[-1] for texts in found.values()] == ["Two."] * (does != "turn")
+
+
+@pytest.mark.parametrize("then", ["an edit and turns", "a rewind", "an edit of the first"])
+@pytest.mark.parametrize("turn_id", ["m-3", None])
+def test_a_branch_stays_if_the_edit_may_be_stored(
+    kept: Threads, save: str, wire: str, then: str, turn_id: str | None
+) -> None:
+    """The save of a queued edit is done and gets no answer, and another worker goes on from it."""
+
+    class Unanswered(LeasingStore):
+        act: Callable[[], Any] | None = None
+
+        def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
+            version = super().save(key, blob, expected=expected)
+            if key == "ada" and self.act is not None:
+                act, self.act = self.act, None
+                act()
+                raise StoreUnavailableError("no answer")
+            return version
+
+    store = Unanswered()
+    backend = ScriptedBackend(Calls([("buy", {})]), wire=wire)
+    options: dict[str, Any] = {"chat": {"tools": [buy]}, "save": save, "save_timeout": 0.0}
+    conversation = kept(backend, store, keep_branches=True, gate="steer", **options)
+    conversation.send("One.", turn_id="m-1")
+    conversation.send("Two.", turn_id="m-2", on_pending="queue")
+    with Chat(ScriptedBackend(*["Well."] * 3, wire=wire), tools=[buy]) as chat:
+        beside = chat.conversation(Bare(store.inner), "ada", keep_branches=True)
+
+        def act() -> None:
+            if then == "an edit and turns" and turn_id is not None:
+                beside.send("Drei.", edit=turn_id, turn_id="m-4", on_pending="queue")
+            beside.send("Go.", on_pending="deny")
+            if then == "a rewind":
+                beside.rewind(2)
+            elif then == "an edit of the first":
+                beside.send("Anew.", edit=1)
+            else:
+                beside.send("And on.")
+
+        store.act = act
+        with suppress(StateConflictError):
+            conversation.send("Zwei.", edit="m-2", turn_id=turn_id, on_pending="queue")
+
+    assert any("Two." in texts for texts in rows(store).values())
 
 
 @pytest.mark.parametrize("gate", ["steer", "reject"])

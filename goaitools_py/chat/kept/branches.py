@@ -67,6 +67,7 @@ class EditBranch:
         self._key = ""
         self._version: int | None = None
         self._beside: Row | None = None
+        self.is_needed = False  # a save of the edited conversation was tried
 
     @property
     def end(self) -> str:
@@ -126,9 +127,13 @@ class EditBranch:
             return
 
     def drop(self) -> Flow[None]:
-        """Delete the copy again: the edit was refused, or begins anew. If that fails, it stays."""
+        """Delete the copy again: the edit was refused, or begins anew. If that fails, it stays.
+
+        It also stays if the edit may be stored after all: then it may be the only copy.
+        """
         key, version, store = self._key, self._version, self._row.settings.store
         self._key, self._version, self._beside = "", None, None
-        if version is not None and hasattr(store, "delete"):
+        may_be_stored = self.is_needed and self._row.has_doubt
+        if version is not None and not may_be_stored and hasattr(store, "delete"):
             with suppress(Exception):
                 yield from self._row.ask(partial(store.delete, expected=version), key)

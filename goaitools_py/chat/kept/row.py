@@ -85,6 +85,7 @@ class Row(RowParts):
     def __init__(self, settings: RowSettings) -> None:
         super().__init__(settings)
         self._saves = self._told = 0
+        self.has_doubt = False  # a save got no answer, so it may have been done
 
     @property
     def has_saved(self) -> bool:
@@ -160,7 +161,7 @@ class Row(RowParts):
                 conflict = exc  # if an earlier save got no answer, others may have continued from this state
             except Exception as exc:
                 failed += 1
-                failure = exc
+                failure, self.has_doubt = exc, True
             else:
                 if ends_lease:
                     # The save has ended the lease in the store, so `release` has nothing to ask.

@@ -345,6 +345,7 @@ class KeptTurn:
             first = engine.snapshot()
         else:
             return
+        self._branch.is_needed = True
         yield from self._save_first(first)
         self._stored = self._known
         yield from self._tell_saved()
@@ -377,6 +378,7 @@ class KeptTurn:
 
     def _save(self, blob: bytes) -> Flow[None]:
         """Save the state of a turn that is not at its end. Raises if another worker had a turn meanwhile."""
+        self._branch.is_needed = True
         yield from self._row.commit(blob, is_there=self._is_there)
         self._has_saved, self._stored = True, self._known
         yield from self._tell_saved()
@@ -394,6 +396,7 @@ class KeptTurn:
         is_unasked = engine.has_edited and not self._has_called  # the message of an edit only waits
         if is_unasked:  # if this fails, nothing is saved
             yield from self._branch.keep(self._given)
+        self._branch.is_needed = True
         is_there = self._is_there_for_edit if is_unasked else self._is_there
         try:
             stored = yield from row.commit(result.state, is_there=is_there, is_last=True)
@@ -452,6 +455,7 @@ class KeptTurn:
                 yield from self._set_aside(engine)
                 if new != self._given and engine.has_edited:
                     yield from self._branch.keep(self._given)
+                    self._branch.is_needed = True
             stored = yield from row.commit(new, is_there=self._is_there, is_last=stops is None)
         except DuplicateError:
             return (yield from self._repeat())
