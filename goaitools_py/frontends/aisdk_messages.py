@@ -65,7 +65,7 @@ def read_aisdk(body: bytes, *, carries: bool = False) -> Ask:
             conversation=name,
             said=_said(_parts(last)),
             turn_id=text_of(last, "id"),
-            again=_again(found) if trigger == "regenerate-message" else None,
+            again=_again(found, last) if trigger == "regenerate-message" else None,
             edit=text_of(found, "messageId") if _is_edit(found, last, trigger) else None,
             state=state,
         )
@@ -82,8 +82,9 @@ def _newest_state(messages: list[dict[str, Any]]) -> str | None:
     return None
 
 
-def _again(found: dict[str, Any]) -> str:
-    return "" if found.get("messageId") is None else text_of(found, "messageId")
+def _again(found: dict[str, Any], last: dict[str, Any]) -> str:
+    """The id of the reply, if the client names it, else of the message that it answers."""
+    return text_of(last, "id") if found.get("messageId") is None else text_of(found, "messageId")
 
 
 def _is_edit(found: dict[str, Any], last: dict[str, Any], trigger: str) -> bool:

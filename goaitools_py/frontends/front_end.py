@@ -59,7 +59,8 @@ class Ask(Value, frozen=True, kw_only=True):
         answers: Answers by call id, as the client claims them; see `answers_to`.
         edit: The id of the user's message that this one replaces. "" for the message with the id `turn_id`,
             if there is one. None: a new message.
-        again: The id of the reply that is to be written again; "" for the newest one. None: a new message.
+        again: The id of the reply that is to be written again, or `turn_id` for the reply to the message of
+            this id; "" for the newest one. None: a new message.
         context: Facts for the model that are not stored.
         metadata: Names and values to keep with the turn.
         state: The state that the client carries, as `state_to_text` writes it; None without one. Only

@@ -166,9 +166,10 @@ def parts_of(
     """Divide an iteration into the messages that were sent, the reply, and results that no model has read."""
     messages = iteration.messages
     end = len(messages)
-    if iteration.is_reply and any(message.role == "assistant" for message in messages):  # not empty
-        while messages[end - 1].role != "assistant":
-            end -= 1
+    while iteration.is_reply and end and messages[end - 1].role == "tool":
+        end -= 1
+    if end and messages[end - 1].role != "assistant":  # the reply is empty
+        end = len(messages)
     begin = end
     while begin and messages[begin - 1].role == "assistant":
         begin -= 1

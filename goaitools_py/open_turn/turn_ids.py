@@ -149,12 +149,12 @@ def said_under(meta: Meta, key: TurnKey, *, is_edit: bool = False) -> str | None
     """The digest of the messages that came with this id before; None for an unknown id.
 
     If a conversion has changed the digest, this is the digest of `key`. `is_edit`: the messages may replace
-    those. Then they are compared as the conversion has written them.
+    those. Then it is the digest of the converted messages, and `UNKNOWN_SAID` without one.
     """
     row = next((row for row in id_rows(meta) if row.id == key.id), None)
     if row is None:
         return None
-    return said_in(row) or (is_edit and found_by(row)) or key.said
+    return said_in(row) or (found_by(row) if is_edit else key.said)
 
 
 def is_finished(meta: Meta, key: TurnKey) -> bool:

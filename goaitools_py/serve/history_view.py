@@ -167,7 +167,7 @@ def shown_id(snapshot: ConversationSnapshot, turn: HistoryTurn) -> str:
 
 
 class MessageTurn(NamedTuple):
-    """A turn, and the turn id that its message has."""
+    """A turn, and the turn id that its message has; "" if the message was named by an id that is shown."""
 
     turn: HistoryTurn
     id: str
@@ -185,7 +185,7 @@ def with_message(snapshot: ConversationSnapshot, id: str) -> MessageTurn | None:
         if of_message is not None:
             found = MessageTurn(turn, of_message)
         elif is_shown_id(id) and _shown_number(snapshot, id) == turn.number:
-            found = MessageTurn(turn, id)
+            found = MessageTurn(turn, "")
     return found
 
 

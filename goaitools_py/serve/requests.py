@@ -167,16 +167,10 @@ class ConversationRequest:
         there."""
         snapshot = await self._conversation.snapshot()
         found = None if snapshot is None else with_message(snapshot, edit)
-        if snapshot is None or found is None:
+        if found is None or found.id in ("", edit):
             return False
-        try:  # the edit comes twice
-            anew = self._turn_of(replace(ask, turn_id=found.id), None)
-            await self._driver.drive_asked(run, anew, is_new=True, said=ask.said)
-        except TurnConflictError:
-            ref = f"{snapshot.info.state.conversation_id}-{found.turn.number}"
-            ask = replace(ask, turn_id=id_again(edit, ref))
-            anew = self._turn_of(ask, shown_id(snapshot, found.turn))
-            await self._driver.drive_asked(run, anew, is_new=True, said=ask.said)
+        anew = self._turn_of(replace(ask, turn_id=found.id), found.id)
+        await self._driver.drive_asked(run, anew, is_new=True, said=ask.said)
         return True
 
     def _turn_of(self, ask: Ask, edit: str | None) -> AsyncTurn:
@@ -209,36 +203,40 @@ class ConversationRequest:
         if snapshot is None:
             return await self.say(ask)
         turns, newest = snapshot.history.turns, snapshot.info.state.turns_processed + 1
-        # The AI SDK sends the id of the message that is answered. It may also name the reply by that id, or
-        # not at all: then each request is a new one. Else a request that comes twice is known by both ids.
-        is_own = with_message(snapshot, ask.turn_id) is None
-        is_named = is_own or ask.again not in ("", ask.turn_id)
+        conversation = snapshot.info.state.conversation_id
+        # A client that names the message sends its id, and has no id for the request: each one is new. Else a
+        # request that comes twice is known by both ids.
+        is_new = ask.again == ask.turn_id
         id = f"{ask.turn_id[:200]}~{ask.again[-50:]}"
-        if is_named and any(digest8(id) in turn.facts.get(TURN_IDS_FACT, ()) for turn in turns):
+        if not is_new and any(digest8(id) in turn.facts.get(TURN_IDS_FACT, ()) for turn in turns):
             return await self.say(replace(ask, again=None, turn_id=id))
         number = number_named(snapshot, ask.again)
+        is_open = bool(turns) and turns[-1].number == newest
         if snapshot.info.state.status in _UNFINISHED:
-            is_open = bool(turns) and turns[-1].number == newest
             own = {turn.number for turn in reply_of(snapshot, turns[-1])[1]} if is_open else {newest}
             if not number or number in own:
-                await self._conversation.update(metadata={AGAIN: f"{digest8(id)} {newest}"})
+                if not is_new:
+                    await self._conversation.update(metadata={AGAIN: f"{digest8(id)} {newest}"})
                 return await self._asked_for(snapshot, {}, ask)
-        if not turns:
-            return await self.say(ask)
         before, _, went_on = snapshot.info.metadata.get(AGAIN, "").partition(" ")
-        if is_own and before == digest8(id):
-            known = next((one for one in turns if str(one.number) == went_on), turns[-1])
-            return self._stored(snapshot, known)
-        if ask.again and not 0 < number < newest:
+        is_own = with_message(snapshot, ask.turn_id) is None and not is_shown_id(ask.turn_id)
+        if is_own and not is_new and before == digest8(id):
+            known = next((one for one in turns if str(one.number) == went_on), None)
+            if known is not None:
+                return self._stored(snapshot, known)
+        if not number and (is_new or not ask.again):
+            if not turns or not _is_asked(snapshot, turns[-1], ask.said):  # the provider has refused it
+                return await self.say(replace(ask, again=None, turn_id=ask.turn_id if is_new else id))
+            number = turns[-1].number
+        if not 0 < number < newest + is_open:
             raise AskError("again is not the id of a reply of this conversation")
-        ref, edit = f"{snapshot.info.state.conversation_id}-{number}", ""
-        turn = next((one for one in turns if one.number == number), None) if number else turns[-1]
+        turn = next((one for one in turns if one.number == number), None)
+        edit = f"{conversation}-{number}u"  # a turn that a cut has taken comes back if the cut can be undone
         if turn is not None:
             turn = _of_call(turns, turn, ask.said)
-            ref, edit = f"{snapshot.info.state.conversation_id}-{turn.number}", shown_id(snapshot, turn)
-        id = id if is_named else id_again(ask.turn_id, ref)
-        # If the turn is gone by a cut, it comes back if the cut can be undone.
-        return await self.say(replace(ask, again=None, edit=edit or f"{ref}u", turn_id=id))
+            number, edit = turn.number, shown_id(snapshot, turn)
+        id = id_again(ask.turn_id, f"{conversation}-{number}") if is_new else id
+        return await self.say(replace(ask, again=None, edit=edit, turn_id=id))
 
     # -------------------------------------------------------------------------------------- answers
 
@@ -454,6 +452,12 @@ class ConversationRequest:
         tell_stored(run, snapshot, turn, answered)
         run.end()
         return run
+
+
+def _is_asked(snapshot: ConversationSnapshot, turn: HistoryTurn, said: Sequence[Part]) -> bool:
+    """True if the reply with this turn answers such a message of the user."""
+    text = "".join(part.text for part in said if isinstance(part, Text))
+    return any(message.said == text for one in reply_of(snapshot, turn)[1] for message in asked_in(one))
 
 
 def _of_call(turns: Sequence[HistoryTurn], turn: HistoryTurn, said: Sequence[Part]) -> HistoryTurn:

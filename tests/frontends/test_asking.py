@@ -81,7 +81,7 @@ def test_files_are_taken_as_bytes() -> None:
 def test_a_reply_may_be_asked_for_again(id: str | None) -> None:
     asked = AISDK.read(aisdk(user(), trigger="regenerate-message", messageId=id))
 
-    assert (asked.again, asked.turn_id) == (id or "", "m1")
+    assert (asked.again, asked.turn_id) == (id or "m1", "m1")
 
 
 def test_answers_are_read_and_those_nobody_waits_for_are_dropped() -> None:

@@ -22,10 +22,11 @@ from goaitools_py import (
 )
 from goaitools_py.backends.dialects import dialect_for
 from goaitools_py.base.values import replace
+from goaitools_py.history import message_places
 from goaitools_py.history.branch import before_message
 from goaitools_py.state.records import digest8
-from goaitools_py.state.state import ConversationState, load_state
-from goaitools_py.states import convert_state
+from goaitools_py.state.state import ConversationState, closed_turns, load_state
+from goaitools_py.states import convert_state, redact_state
 from goaitools_py.testing import Calls, ScriptedBackend
 from tests import _history_laws
 
@@ -254,6 +255,26 @@ def test_a_message_is_found_behind_conversions(
         result = chat.chat_with_state(blob, user=texts[places[2]], turn_id=f"m-{places[2]}")
         assert result.duplicate == answered
         assert said(result.state).count(texts[places[2]]) == 1
+
+
+@pytest.mark.parametrize("change", ["convert", "redact"])
+def test_a_long_history_is_read_once_for_new_digests(
+    wire: str, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not once for each of its turns."""
+    state, reads = b"", []
+    with Chat(ScriptedBackend(*["Yes."] * 40, wire=wire)) as chat:
+        for n in range(40):
+            state = chat.chat_with_state(state, user=f"Room {n}?", turn_id=f"m-{n}").state
+    monkeypatch.setattr(message_places, "closed_turns", lambda state: reads.append(1) or closed_turns(state))
+
+    if change == "convert":
+        anew = convert_state(state, THERE[wire]).state
+    else:
+        anew = redact_state(state, "Room").state
+
+    assert len(reads) < 5
+    assert all("~" in row.said for row in load_state(anew).meta.ring)
 
 
 def test_rows_that_an_earlier_release_has_written(kept: Threads, store: FaultyStore, wire: str) -> None:

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import Compactor, KeepRecentTurns
+from goaitools_py import Compactor, KeepRecentTurns, assistant
 from goaitools_py.backends.base import BackendError
 from goaitools_py.serve import ServeLimits
-from goaitools_py.testing import ScriptedBackend
+from goaitools_py.states import convert_state
+from goaitools_py.testing import Calls, ScriptedBackend
 
 from ._world import World, asynchronous, said
 from .test_aisdk import LOOK, message, sent, text_of
@@ -168,3 +169,91 @@ async def test_a_message_with_an_empty_reply_is_shown(protocol: str, wire: str) 
     shown = (await world.ask("GET", f"{path}/messages"))[1]
     assert [one["role"] for one in shown].count("user") == 2
     assert b"say 1" in world.backend.requests[-1].body
+
+
+@pytest.mark.parametrize("named", ["", "ada/hall-2"])
+@asynchronous
+async def test_a_reply_that_waits_for_an_approval_is_written_again(named: str) -> None:
+    """The call goes with its turn."""
+    world = world_of("One.", Calls([("fire", {"at": "y"})]), "New.")
+    await world.ask("POST", TURNS, said("say 1"))
+    await world.ask("POST", TURNS, said("say 2", "m2"))
+    assert await once_more(world, "say 2", "a1", named) == (200, "New.")
+    assert (await texts(world), world.looked) == (["say 1", "One.", "say 2", "New."], [])
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@asynchronous
+async def test_a_message_that_was_refused_is_said_once_more(wire: str) -> None:
+    """No reply of another message is written again for it, also if the request comes twice."""
+    refused = [BackendError("no", status=400, body=b'{"error": {"message": "no"}}')] * 3
+    world = world_of("One.", DOWN, *refused, "Two.", wire=wire)
+    await world.ask("POST", TURNS, said("say 1"))
+    await world.ask("POST", TURNS, said("say 2", "m2"))
+    assert (await once_more(world, "say 2", "a1", ""))[0] == 422
+    assert await texts(world) == ["say 1", "One."]
+    world.backend._steps.clear()
+    world.backend.then("Two.")
+    assert [await once_more(world, "say 2", "a1", "") for _ in range(2)] == [(200, "Two.")] * 2
+    assert await texts(world) == ["say 1", "One.", "say 2", "Two."]
+
+
+@pytest.mark.parametrize("id", ["m2", "ada/hall-waiting-1"])
+@pytest.mark.parametrize("named", [True, False])
+@asynchronous
+async def test_each_click_behind_a_failure_of_the_ai_sdk(id: str, named: bool) -> None:
+    """The first one goes on with the turn that failed. The page may have been loaded meanwhile."""
+    world = world_of("One.", DOWN, "A.", "B.", "C.")
+    await sent(world, message("say 1", "m1"))
+    await sent(world, message("say 2", "m2"))
+    clicks = []
+    for _ in range(3):
+        about = {"messageId": id} if named else {}
+        events = await sent(world, message("say 2", id), trigger="regenerate-message", **about)
+        clicks.append(text_of(events))
+    assert clicks == ["A.", "B.", "C."]
+    assert await texts(world) == ["say 1", "One.", "say 2", "C."]
+
+
+@pytest.mark.parametrize("change", ["", "redact", "convert"])
+@pytest.mark.parametrize("again", [True, False])
+@pytest.mark.parametrize("wire", WIRES)
+@asynchronous
+async def test_a_changed_message_is_edited(wire: str, change: str, again: bool) -> None:
+    """Its bytes were redacted or converted meanwhile, and its reply may have been written again."""
+    world = world_of("One.", *["Anew."] * again, "Edited.", "Never.", wire=wire)
+    await sent(world, message("My number is 4711", "m1"))
+    if again:
+        await sent(world, message("My number is 4711", "m1"), trigger="regenerate-message")
+    conversation = world.chat.conversation(world.store, "ada/hall")
+    if change == "redact":
+        await conversation.redact("4711")
+    elif change == "convert":
+        for to in ({*WIRES} - {wire}).pop(), wire:
+            row = await world.store.load("ada/hall")
+            blob = convert_state(row.blob, to).state
+            await world.store.save("ada/hall", blob, expected=row.version)
+    for _ in range(2):
+        assert text_of(await sent(world, message("Hello", "m1"), messageId="m1")) == "Edited."
+    assert await texts(world) == ["Hello", "Edited."]
+    assert len(world.backend.requests) == 2 + again
+
+
+@pytest.mark.parametrize("edit", ["ada/hall-1u5", "ada/hall-2u2", "ada/hall-1.3"])
+@asynchronous
+async def test_a_shown_id_without_a_message_is_not_edited(edit: str) -> None:
+    world = world_of("One.", "Two.")
+    await world.ask("POST", TURNS, said("say 1"))
+    await world.ask("POST", TURNS, said("say 2", "m2"))
+    assert (await world.ask("POST", TURNS, said("changed", "e", edit=edit)))[0] == 409
+    assert await texts(world) == ["say 1", "One.", "say 2", "Two."]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@asynchronous
+async def test_a_message_between_a_greeting_and_an_empty_reply_is_shown(wire: str) -> None:
+    world = world_of("", "Next.", wire=wire)
+    await world.chat.conversation(world.store, "ada/hall").append(assistant("Welcome!"))
+    await world.ask("POST", TURNS, said("say 1"))
+    await world.ask("POST", TURNS, said("say 2", "m2"))
+    assert await texts(world) == ["Welcome!", "say 1", "say 2", "Next."]
