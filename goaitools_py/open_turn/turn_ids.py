@@ -66,8 +66,8 @@ messages then count as the same."""
 
 WRITTEN_ANEW: Final = "~"
 """Stands before the digest of the messages as a conversion or a redaction has written them, which finds them
-in the history. Before it stands the digest with which a second delivery is compared: behind a redaction that
-of the messages as they came, and behind a conversion none."""
+in the history. Behind a redaction the digest of the messages as they came stands before it: a second delivery
+is compared with this one. Behind a conversion nothing stands there."""
 
 _MAX_TEXT: Final = 16 * 1024
 _MAX_TEXTS: Final = 128 * 1024

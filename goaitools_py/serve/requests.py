@@ -455,7 +455,7 @@ class ConversationRequest:
 
 
 def _is_asked(snapshot: ConversationSnapshot, turn: HistoryTurn, said: Sequence[Part]) -> bool:
-    """True if the reply with this turn answers such a message of the user."""
+    """True if the reply with this turn answers a message of the user with this text."""
     text = "".join(part.text for part in said if isinstance(part, Text))
     return any(message.said == text for one in reply_of(snapshot, turn)[1] for message in asked_in(one))
 
