@@ -41,13 +41,13 @@ from ..types.options import check_options
 from .archive_reading import is_undoable, newest_cut, undoable, undone
 from .message_places import (
     Place,
+    all_turns,
     begin_of,
     given_end,
     ids_of,
     in_waiting,
     owners_in,
     place_of,
-    turn_at,
     waiting_letters,
     waiting_rows,
 )
@@ -225,7 +225,8 @@ class _Left(NamedTuple):
 def _left_waiting(state: ConversationState, place: Place, dialect: Dialect) -> _Left:
     """The messages that wait after the edit of a message in a turn: those from before it, in the same turn,
     and events that wait."""
-    turn = turn_at(state, place.turns)
+    removed = all_turns(state)[-place.turns :]
+    turn = removed[0]
     end = given_end(turn.letters)
     if place.at > end or (place.at == end and USER in turn.letters):
         raise EditError(
@@ -238,7 +239,6 @@ def _left_waiting(state: ConversationState, place: Place, dialect: Dialect) -> _
     own = next((id for id, at in begins.items() if at == place.at), "")
     again = [id for id, at in begins.items() if at is not None and at < place.at]
     kept = _as_waiting(state, turn, place.at, owners, again, own, dialect)
-    removed = [turn_at(state, turns) for turns in range(1, place.turns + 1)]
     waiting = in_waiting(state, dialect)
     gone = ids_of(removed).difference(again)
     gone |= {waiting[at] for at, item in enumerate(state.inbox) if item.letter not in _STAYING} - {""}

@@ -24,6 +24,7 @@ from ..types.render import BlockText, is_file
 
 __all__ = [
     "Place",
+    "all_turns",
     "begin_of",
     "digests_kept",
     "given_end",
@@ -32,7 +33,6 @@ __all__ = [
     "new_digests",
     "owners_in",
     "place_of",
-    "turn_at",
     "waiting_letters",
     "waiting_rows",
 ]
@@ -48,8 +48,8 @@ class Place(NamedTuple):
 
 def place_of(state: ConversationState, edit: int | str, dialect: Dialect) -> Place | None:
     """Find a message of the user; None if it is not in this history."""
-    closed, is_open = closed_turns(state), state.open is not None
-    numbers = numbers_of([turn.record for turn in closed])
+    every, is_open = all_turns(state), state.open is not None
+    numbers = numbers_of([turn.record for turn in every[: len(every) - is_open]])
     newest = state.meta.processed + 1
     number, before = edit if isinstance(edit, int) else None, 0
     if isinstance(edit, str) and (named := _named(state, edit)) is not None:
@@ -65,27 +65,28 @@ def place_of(state: ConversationState, edit: int | str, dialect: Dialect) -> Pla
             return None if place is None else Place(0, place)
         if number < 1 or number not in (newest, *numbers):
             return None
-        turns = 1 if number == newest else len(closed) - numbers.index(number) + is_open
-        letters = turn_at(state, turns).letters
+        turns = 1 if number == newest else len(every) - numbers.index(number)
+        letters = every[-turns].letters
         place = _user_at(letters, before)
         if place is None and not before:
             place = given_end(letters)  # a turn of events: they wait again, and a message follows
         return None if place is None else Place(turns, place)
-    return _place_of_id(state, digest8(str(edit)), dialect)
+    return _place_of_id(state, every, digest8(str(edit)), dialect)
 
 
-def _place_of_id(state: ConversationState, id: str, dialect: Dialect) -> Place | None:
+def _place_of_id(
+    state: ConversationState, every: Sequence[ClosedTurn], id: str, dialect: Dialect
+) -> Place | None:
     """Find the messages that came with a turn id. A reminder of them that waits is not meant."""
-    closed, is_open = closed_turns(state), state.open is not None
     place = begin_of(id, in_waiting(state, dialect), waiting_letters(state))
+    closed = every[: len(every) - (state.open is not None)]
     if place is not None and (state.inbox[place].letter == USER or id not in ids_of(closed)):
         return Place(0, place)
-    for turns in range(1, len(closed) + is_open + 1):
-        turn = turn_at(state, turns)
+    for turns, turn in enumerate(reversed(every), 1):
         if id not in turn.record.facts.get(TURN_IDS_FACT, ()):
             continue
         place = begin_of(id, owners_in(state, turns, dialect), turn.letters)
-        if place is not None and turn.letters[place] != USER and id in ids_of(_older(state, turns)):
+        if place is not None and turn.letters[place] != USER and id in ids_of(every[:-turns]):
             continue
         if place is not None:
             return Place(turns, place)
@@ -114,12 +115,9 @@ def _named(state: ConversationState, id: str) -> tuple[int | None, int] | None:
     return (None, int(waits)) if waits else (int(number), int(place or 1) - 1)
 
 
-def turn_at(state: ConversationState, turns: int) -> ClosedTurn:
-    """The oldest of so many newest turns."""
-    opened = state.open
-    if opened is not None and turns == 1:
-        return opened.closed()
-    return closed_turns(state)[-(turns - (opened is not None))]
+def all_turns(state: ConversationState) -> list[ClosedTurn]:
+    """All turns, oldest first, an open one among them. Reads the whole history."""
+    return [*closed_turns(state), *((state.open.closed(),) if state.open is not None else ())]
 
 
 def ids_of(turns: Iterable[ClosedTurn]) -> set[str]:
@@ -130,7 +128,8 @@ def ids_of(turns: Iterable[ClosedTurn]) -> set[str]:
 def owners_in(state: ConversationState, turns: int, dialect: Dialect) -> list[str]:
     """For each entry of the oldest of so many newest turns the digest of the turn id that it came with; "" if
     that is not known."""
-    turn, older = turn_at(state, turns), _older(state, turns)
+    every = all_turns(state)
+    turn, older = every[-turns], every[:-turns]
     ids = turn.record.facts.get(TURN_IDS_FACT, ())
     again = ids_of(older).intersection(ids)
     owners = [""] * len(turn.entries)
@@ -144,12 +143,6 @@ def owners_in(state: ConversationState, turns: int, dialect: Dialect) -> list[st
             if letter == EVENT and not owners[at]:
                 owners[at] = texts.get(read_entries(dialect, [entry])[0].text, "")
     return owners
-
-
-def _older(state: ConversationState, turns: int) -> list[ClosedTurn]:
-    """The turns before so many newest turns."""
-    closed = closed_turns(state)
-    return list(closed[: len(closed) + (state.open is not None) - turns])
 
 
 def new_digests(
@@ -171,8 +164,7 @@ def new_digests(
     """
     known = {row.id for row in id_rows(state.meta)}
     found: dict[str, str] = {}
-    opened = () if state.open is None else (state.open.closed(),)
-    for turn, new in zip((*closed_turns(state), *opened), turns, strict=True):
+    for turn, new in zip(all_turns(state), turns, strict=True):
         ids = [id for id in turn.record.facts.get(TURN_IDS_FACT, ()) if id in known]
         if new is None or not ids or len(turn.entries) > _MOST_GIVEN:
             continue

@@ -5,6 +5,7 @@ The messages wait, or some of them wait behind a turn that is unfinished, or equ
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -26,7 +27,7 @@ from goaitools_py.history import message_places
 from goaitools_py.history.branch import before_message
 from goaitools_py.state.records import digest8
 from goaitools_py.state.state import ConversationState, closed_turns, load_state
-from goaitools_py.states import convert_state, redact_state
+from goaitools_py.states import EditError, convert_state, redact_state
 from goaitools_py.testing import Calls, ScriptedBackend
 from tests import _history_laws
 
@@ -257,11 +258,9 @@ def test_a_message_is_found_behind_conversions(
         assert said(result.state).count(texts[places[2]]) == 1
 
 
-@pytest.mark.parametrize("change", ["convert", "redact"])
-def test_a_long_history_is_read_once_for_new_digests(
-    wire: str, change: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Not once for each of its turns."""
+@pytest.mark.parametrize("change", ["convert", "redact", "edit", "a number", "an unknown edit"])
+def test_a_long_history_is_read_a_few_times(wire: str, change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not once for each of its turns: an edit of 1,000 turns would take seconds."""
     state, reads = b"", []
     with Chat(ScriptedBackend(*["Yes."] * 40, wire=wire)) as chat:
         for n in range(40):
@@ -269,12 +268,17 @@ def test_a_long_history_is_read_once_for_new_digests(
     monkeypatch.setattr(message_places, "closed_turns", lambda state: reads.append(1) or closed_turns(state))
 
     if change == "convert":
-        anew = convert_state(state, THERE[wire]).state
+        state = convert_state(state, THERE[wire]).state
+    elif change == "redact":
+        state = redact_state(state, "Room").state
     else:
-        anew = redact_state(state, "Room").state
+        named: Any = {"edit": "m-1", "a number": 2, "an unknown edit": "m-99"}[change]
+        with pytest.raises(EditError) if change == "an unknown edit" else nullcontext():
+            before_message(load_state(state), named, dialect_for(wire, None))
 
-    assert len(reads) < 5
-    assert all("~" in row.said for row in load_state(anew).meta.ring)
+    assert 0 < len(reads) < 7
+    if change in ("convert", "redact"):
+        assert all("~" in row.said for row in load_state(state).meta.ring)
 
 
 def test_rows_that_an_earlier_release_has_written(kept: Threads, store: FaultyStore, wire: str) -> None:
