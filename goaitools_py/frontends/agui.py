@@ -217,11 +217,12 @@ class AGUIStream(FrontStream):
 
     def _begin_step(self, number: int) -> list[Chunk]:
         self._number = number
-        self._step = step_id(self._ref, number)
+        ref = self._ref or self._ask.run  # a stored reply whose turn is gone has no reference
+        self._step = step_id(ref, number)
         again = 1
         while self._step in self._used:  # a reply broke off after something of it was shown
             again += 1
-            self._step = f"{step_id(self._ref, number)}.{again}"
+            self._step = f"{step_id(ref, number)}.{again}"
         return self._close()
 
     def _text(self, kind: str, text: str) -> list[Chunk]:

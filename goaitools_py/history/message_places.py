@@ -15,7 +15,7 @@ from ..backends.base import Dialect
 from ..backends.read_entries import read_entries
 from ..base.values import replace
 from ..open_turn.inbox import FORMAT, reminder
-from ..open_turn.turn_ids import TURN_IDS_FACT, UNKNOWN_SAID, WRITTEN_ANEW, found_by, id_rows, said_in
+from ..open_turn.turn_ids import TURN_IDS_FACT, UNKNOWN_SAID, found_by, id_rows, said_redacted
 from ..state.closed_turns import ClosedTurn, numbers_of
 from ..state.letters import ASSISTANT, EVENT, GIVEN, USER
 from ..state.records import InboxItem, RingRow, TurnIdRow, digest8
@@ -193,7 +193,7 @@ def digests_kept(rows: tuple[_Row, ...], found: Mapping[str, str]) -> tuple[_Row
     """
     pairs = ((row, found.get(row.id, "")) for row in rows)
     return tuple(
-        row if not new or new == found_by(row) else row._replace(said=f"{said_in(row)}{WRITTEN_ANEW}{new}")
+        row if not new or new == found_by(row) else row._replace(said=said_redacted(row, new))
         for row, new in pairs
     )
 

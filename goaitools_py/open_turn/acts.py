@@ -31,7 +31,7 @@ from ..state.records import models_with
 from ..state.state import ConversationState, closed_turns, newest_number
 from ..types.answers import Answers
 from ..types.errors import TurnConflictError
-from ..types.messages import Message
+from ..types.messages import Message, Text
 from ..types.render import files_in
 from ..types.tokens import TokenCounter
 from . import inbox, journal, meter, steps, turn_ids
@@ -102,7 +102,7 @@ def recognise(
         TurnConflictError: Other messages came with the same id.
     """
     key = turn_ids.key_of(turn_id, dialect.entries(messages))
-    said = turn_ids.said_under(state.meta, key, is_edit=is_edit)
+    said = turn_ids.said_under(state.meta, key, is_edit=is_edit and _are_plain(messages))
     if said is None:
         return Recognised(key=key, messages=messages)
     if said != key.said:
@@ -114,6 +114,13 @@ def recognise(
     # An event of the application may have the same id.
     waits = any(item.id == item.turn == key.id and not item.is_taken for item in state.inbox)
     return Recognised(key=key, is_known=True, waits=waits, messages=left)
+
+
+def _are_plain(messages: Sequence[Message]) -> bool:
+    """True for texts without a speaker: each provider API has the same for them."""
+    return all(
+        message.speaker is None and all(type(part) is Text for part in message.parts) for message in messages
+    )
 
 
 def without_id(state: ConversationState, key: TurnKey) -> ConversationState:

@@ -41,7 +41,9 @@ __all__ = [
     "is_unanswered",
     "key_of",
     "reply_text",
+    "said_converted",
     "said_in",
+    "said_redacted",
     "said_under",
     "stored_reply",
     "with_texts",
@@ -67,7 +69,7 @@ messages then count as the same."""
 WRITTEN_ANEW: Final = "~"
 """Stands before the digest of the messages as a conversion or a redaction has written them, which finds them
 in the history. Behind a redaction the digest of the messages as they came stands before it: a second delivery
-is compared with this one. Behind a conversion nothing stands there."""
+is compared with this one. Behind a conversion nothing stands there; behind both, this sign stands twice."""
 
 _MAX_TEXT: Final = 16 * 1024
 _MAX_TEXTS: Final = 128 * 1024
@@ -113,6 +115,17 @@ def said_in(row: TurnIdRow | RingRow) -> str:
     return row.said.partition(WRITTEN_ANEW)[0]
 
 
+def said_redacted(row: TurnIdRow | RingRow, found_by: str) -> str:
+    """The new value of `said` behind a redaction. `found_by`: the digest of the redacted messages."""
+    return f"{said_in(row) or WRITTEN_ANEW}{WRITTEN_ANEW}{found_by}"
+
+
+def said_converted(row: TurnIdRow | RingRow, found_by: str) -> str:
+    """The new value of `said` behind a conversion. `found_by`: the digest of the converted messages."""
+    is_redacted = row.said.rpartition(WRITTEN_ANEW)[0] != ""
+    return WRITTEN_ANEW * (1 + is_redacted) + found_by
+
+
 def found_by(row: TurnIdRow | RingRow) -> str:
     """The digest that finds the messages in the history; `UNKNOWN_SAID` if it is not known."""
     return row.said.rpartition(WRITTEN_ANEW)[2]
@@ -149,12 +162,13 @@ def said_under(meta: Meta, key: TurnKey, *, is_edit: bool = False) -> str | None
     """The digest of the messages that came with this id before; None for an unknown id.
 
     If a conversion has changed the digest, this is the digest of `key`. `is_edit`: the messages may replace
-    those. Then it is the digest of the converted messages, and `UNKNOWN_SAID` without one.
+    those, and are plain texts: a conversion writes these as a send does. So they are compared behind it, too.
     """
     row = next((row for row in id_rows(meta) if row.id == key.id), None)
     if row is None:
         return None
-    return said_in(row) or (found_by(row) if is_edit else key.said)
+    is_converted = row.said.rpartition(WRITTEN_ANEW)[:2] == ("", WRITTEN_ANEW)
+    return said_in(row) or (found_by(row) if is_edit and is_converted else key.said)
 
 
 def is_finished(meta: Meta, key: TurnKey) -> bool:

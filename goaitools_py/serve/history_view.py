@@ -41,6 +41,7 @@ __all__ = [
     "behind_calls",
     "call_ids",
     "id_again",
+    "ids_since",
     "is_marked",
     "left_by",
     "mark_of",
@@ -177,10 +178,9 @@ def with_message(snapshot: ConversationSnapshot, id: str) -> MessageTurn | None:
     """Find the turn with the message of this id, also if its reply was written again since."""
     before, prefix, found = 0, snapshot.info.state.conversation_id, None
     for turn in snapshot.history.turns:
-        gone = range(before + 1, turn.number)[-_MOST_GONE:]
+        ids = [id, *_ids_since(id, prefix, range(before + 1, turn.number))]
         before = turn.number
         known = turn.facts.get(TURN_IDS_FACT, ())
-        ids = [id, *(id_again(id, f"{prefix}-{number}") for number in gone)]
         of_message = next((one for one in ids if digest8(one) in known), None)
         if of_message is not None:
             found = MessageTurn(turn, of_message)
@@ -189,8 +189,32 @@ def with_message(snapshot: ConversationSnapshot, id: str) -> MessageTurn | None:
     return found
 
 
-_MOST_GONE: Final = 64
-"""How many turns before a turn may have had its message."""
+_MOST_GONE: Final = 32
+"""How many of the turns that went before a turn may have had its message: the oldest, and the newest."""
+
+
+def _ids_since(id: str, prefix: str, gone: range) -> list[str]:
+    """The ids that a message may have, if its reply in one of these turns was written again."""
+    oldest, newest = gone[:_MOST_GONE], gone[_MOST_GONE:][-_MOST_GONE:]
+    return [id_again(id, f"{prefix}-{number}") for number in (*oldest, *newest)]
+
+
+def ids_since(snapshot: ConversationSnapshot, id: str, *, is_found: bool) -> list[str]:
+    """The ids that a message may have now, if its reply was written again since it had this one.
+
+    `is_found`: only an id that is in a turn.
+    """
+    found = with_message(snapshot, id)
+    if found is not None:
+        return [found.id] if found.id not in ("", id) else []
+    if is_found:
+        return []
+    turns, newest = snapshot.history.turns, _number(snapshot)
+    before = turns[-1].number if turns else 0  # else it waits: its turn has failed
+    return _ids_since(id, snapshot.info.state.conversation_id, range(before + 1, newest))[-_MOST_TRIED:]
+
+
+_MOST_TRIED: Final = 8
 
 
 def number_named(snapshot: ConversationSnapshot, id: str) -> int:

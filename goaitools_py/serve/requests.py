@@ -46,6 +46,7 @@ from .history_view import (
     TurnStatus,
     call_ids,
     id_again,
+    ids_since,
     left_by,
     named_again,
     number_named,
@@ -147,14 +148,19 @@ class ConversationRequest:
         turn = self._turn_of(ask, edit)
 
         async def drive(run: Run) -> None:
+            if (
+                edit is not None
+                and edit == ask.turn_id
+                and await self._edit_written_again(run, ask, edit, is_found=True)
+            ):
+                return  # else a conversion may make it look as if the same message came again
             try:
                 await self._driver.drive_asked(run, turn, is_new=True, said=ask.said)
             except TurnConflictError:
                 if ask.edit != "" or edit is not None or run.events:
                     raise
                 # The client knows a message under this id, and has changed it.
-                anew = self._turn_of(ask, ask.turn_id)
-                await self._driver.drive_asked(run, anew, is_new=True, said=ask.said)
+                await self._edit(run, ask, ask.turn_id or "")
             except EditError:
                 if edit is None or run.events or not await self._edit_written_again(run, ask, edit):
                     raise
@@ -162,16 +168,27 @@ class ConversationRequest:
         steers = self._steers and edit is None
         return self._start(drive, turn_id=ask.turn_id, said=ask.said, steers=steers)
 
-    async def _edit_written_again(self, run: Run, ask: Ask, edit: str) -> bool:
+    async def _edit(self, run: Run, ask: Ask, edit: str) -> None:
+        try:
+            await self._driver.drive_asked(run, self._turn_of(ask, edit), is_new=True, said=ask.said)
+        except EditError:
+            if run.events or not await self._edit_written_again(run, ask, edit):
+                raise
+
+    async def _edit_written_again(self, run: Run, ask: Ask, edit: str, *, is_found: bool = False) -> bool:
         """Edit a message by its older id: since then its reply was written again. False if it is not
-        there."""
+        there. `is_found`: only if a turn has it."""
         snapshot = await self._conversation.snapshot()
-        found = None if snapshot is None else with_message(snapshot, edit)
-        if found is None or found.id in ("", edit):
-            return False
-        anew = self._turn_of(replace(ask, turn_id=found.id), found.id)
-        await self._driver.drive_asked(run, anew, is_new=True, said=ask.said)
-        return True
+        for id in () if snapshot is None else ids_since(snapshot, edit, is_found=is_found):
+            # A client that has no new id for the edit keeps the one that the message has now.
+            anew = replace(ask, turn_id=id) if ask.turn_id == edit else ask
+            try:
+                turn = self._turn_of(anew, id)
+                await self._driver.drive_asked(run, turn, is_new=True, said=ask.said)
+            except EditError:
+                continue
+            return True
+        return False
 
     def _turn_of(self, ask: Ask, edit: str | None) -> AsyncTurn:
         try:
@@ -225,9 +242,10 @@ class ConversationRequest:
             if known is not None:
                 return self._stored(snapshot, known)
         if not number and (is_new or not ask.again):
-            if not turns or not _is_asked(snapshot, turns[-1], ask.said):  # the provider has refused it
+            if turns and _is_asked(reply_of(snapshot, turns[-1])[1], ask.said):
+                number = turns[-1].number
+            elif not _is_asked(turns, ask.said):  # the provider has refused it
                 return await self.say(replace(ask, again=None, turn_id=ask.turn_id if is_new else id))
-            number = turns[-1].number
         if not 0 < number < newest + is_open:
             raise AskError("again is not the id of a reply of this conversation")
         turn = next((one for one in turns if one.number == number), None)
@@ -454,10 +472,11 @@ class ConversationRequest:
         return run
 
 
-def _is_asked(snapshot: ConversationSnapshot, turn: HistoryTurn, said: Sequence[Part]) -> bool:
-    """True if the reply with this turn answers a message of the user with this text."""
+def _is_asked(turns: Sequence[HistoryTurn], said: Sequence[Part]) -> bool:
+    """True if one of the turns has a message of the user with this text."""
     text = "".join(part.text for part in said if isinstance(part, Text))
-    return any(message.said == text for one in reply_of(snapshot, turn)[1] for message in asked_in(one))
+    messages = (message for turn in turns for message in turn.messages)
+    return any(one.role == "user" and not one.is_event and one.said == text for one in messages)
 
 
 def _of_call(turns: Sequence[HistoryTurn], turn: HistoryTurn, said: Sequence[Part]) -> HistoryTurn:

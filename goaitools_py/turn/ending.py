@@ -106,12 +106,14 @@ def or_ended(ledger: Ledger, asking: Flow[Reply], ended: LastReply) -> Flow[Repl
     finally:
         ledger.has_ended = False
     events = (*ended.point.position.state.meta.events, *ledger.state.meta.events)
-    waits = tuple([item for item in ledger.state.inbox if item.topic != inbox.FORMAT])
-    ledger.state = replace(ledger.state, inbox=waits)
+    before = {item.claimed("") for item in ended.point.position.state.inbox if item.topic == inbox.FORMAT}
     # A compactor's cut stays, unless it was undone: its summary may be paid for.
     compacted, cuts = ledger.tried.compacted, ledger.state.meta.cuts
-    is_cut = compacted is not None and compacted.position.state.meta.cuts == cuts
+    known = () if compacted is None else compacted.position.state.meta.cuts
+    is_cut = compacted is not None and cuts[: len(known)] == known
     ledger.go_back(compacted if compacted is not None and is_cut else ended.point)
+    waits = [item for item in ledger.state.inbox if item.topic != inbox.FORMAT or item.claimed("") in before]
+    ledger.state = replace(ledger.state, inbox=tuple(waits))
     ledger.event_ids = ended.event_ids
     meta = msgspec.structs.replace(ledger.state.meta, events=tuple(dict.fromkeys(events))[-IDS_KEPT:])
     ledger.state = inbox.released(replace(ledger.state, meta=meta))

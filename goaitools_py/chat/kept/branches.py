@@ -41,7 +41,7 @@ def fork_flow(settings: RowSettings, other: RowSettings, *, listening: bool = Fa
 
 
 def _copy_flow(settings: RowSettings, stored: bytes, beside: Row) -> Flow[None]:
-    """Copy a whole state to another row; see `fork_flow`. If it is interrupted it may be called again."""
+    """Copy a whole state to another row; see `fork_flow`."""
     other = beside.settings
     blob = yield from computed(
         partial(
@@ -66,7 +66,6 @@ class EditBranch:
         self._row = row
         self._key = ""
         self._version: int | None = None
-        self._beside: Row | None = None
         self.is_needed = False  # a save of the edited conversation was tried
 
     @property
@@ -108,14 +107,11 @@ class EditBranch:
         if not settings.keep_branches or self._key:
             return
         revision = load_state(given, codec=settings.codec, binding=settings.binding).meta.rev
-        # After an exit in this method: the row that was tried last, whose save may be done.
-        tried, self._beside = self._beside, None
+        # After an exit in this method a copy may be there. It is not looked for: another edit may have made
+        # the same one, and may delete it.
         for number in range(1, MAX_BRANCHES + 1):
             key = branch_key(settings.key, revision, number)
-            if tried is not None and tried.settings.key != key:
-                continue
-            beside = self._beside = tried or Row(replace(settings, key=key))
-            tried = None
+            beside = Row(replace(settings, key=key))
             try:
                 yield from _copy_flow(settings, given, beside)
             except StateConflictError:
@@ -123,7 +119,7 @@ class EditBranch:
                 if number < MAX_BRANCHES:
                     continue
                 raise
-            self._key, self._version, self._beside = key, beside.version, None
+            self._key, self._version = key, beside.version
             return
 
     def drop(self) -> Flow[None]:
@@ -132,7 +128,7 @@ class EditBranch:
         It also stays if the edit may be stored after all: then it may be the only copy.
         """
         key, version, store = self._key, self._version, self._row.settings.store
-        self._key, self._version, self._beside = "", None, None
+        self._key, self._version = "", None
         may_be_stored = self.is_needed and self._row.has_doubt
         if version is not None and not may_be_stored and hasattr(store, "delete"):
             with suppress(Exception):

@@ -19,7 +19,7 @@ from ...base.values import Value, replace
 from ...open_turn import journal, steps
 from ...open_turn.inbox import inbox_messages
 from ...open_turn.meter import elsewhere, unanchored
-from ...open_turn.turn_ids import UNKNOWN_SAID, WRITTEN_ANEW, with_texts
+from ...open_turn.turn_ids import UNKNOWN_SAID, said_converted, with_texts
 from ...state.closed_turns import FACTS, ClosedTurn, Iteration, TurnRecord, has_gap, numbers_of, with_numbers
 from ...state.codec import PLAIN, BlobLimits, Codec
 from ...state.parts import ARCHIVE, IGNORABLE_PARTS
@@ -310,7 +310,7 @@ def _meta(
 
 def _as_found(row: _Row, found: Mapping[str, str]) -> _Row:
     """The row of a turn id with the digest of its converted messages."""
-    said = WRITTEN_ANEW + found[row.id] if row.id in found else UNKNOWN_SAID
+    said = said_converted(row, found[row.id]) if row.id in found else UNKNOWN_SAID
     return row._replace(said=said, more=NO_MORE)
 
 
