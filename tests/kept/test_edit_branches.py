@@ -351,7 +351,8 @@ def test_an_edit_that_is_interrupted_in_the_copy_has_a_branch(save: str, wire: s
         conversation.send("One.", turn_id="m-1")
         with pytest.raises(KeyboardInterrupt):
             conversation.send("Uno.", edit="m-1", turn_id="m-2")
-        branches = dict.fromkeys(["ada.branch.1", *["ada.branch.1-2"] * (at == "behind")], ["One.", "Old."])
+        keys = ["ada.branch.1", *["ada.branch.1-2"] * (at == "behind")]
+        branches = {key: ["One.", "Old."] for key in keys}
         assert rows(store) == {"ada": ["Uno."], **branches}
         assert conversation.send("Uno.", edit="m-1", turn_id="m-2").text == "New."
     assert rows(store) == {"ada": ["Uno.", "New."], **branches}

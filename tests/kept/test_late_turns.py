@@ -543,3 +543,57 @@ def test_a_turn_that_is_cancelled_before_its_call_leaves_no_type(
 
     assert said(blob_in(leasing)).count("Late.") == 1
     assert backend.requests[-1].body.count(b"JSON Schema") == 1
+
+
+@pytest.mark.parametrize("kept_turns", [1, 2])
+@pytest.mark.parametrize("failures", [1, 2])
+def test_the_format_of_a_typed_call_does_not_wait(
+    kept: Threads, leasing: LeasingStore, save: str, wire: str, kept_turns: int, failures: int
+) -> None:
+    """A cut took it out, so the request for the second late message had it again, and failed."""
+    others = Chat(ScriptedBackend(wire=wire)).conversation(leasing.inner, "ada", gate="steer")
+    too_long = BackendError("long", status=400, body=TOO_LONG[wire])
+    backend = ScriptedBackend(
+        "1",
+        "2",
+        then(lambda: others.append(user("Late.")), '{"value": 1}'),
+        then(lambda: others.append(user("Later.")), '{"value": 2}'),
+        *[too_long] * failures,
+        *[DOWN] * 3,
+        wire=wire,
+        max_retries=0,
+    )
+    compactor = Compactor(lambda now: now.message_count > 8, KeepRecentTurns(kept_turns))
+    conversation = kept(backend, leasing, chat={"compactor": compactor}, save=save, gate="steer")
+    conversation.send("One.")
+    conversation.send("Two.")
+
+    result = conversation.send("Hello.", turn_id="m-1", **TYPED)
+
+    assert result.text == '{"value": 2}'
+    assert [one.text for one in read_history(blob_in(leasing)).waiting] == ["Later."]
+
+
+@pytest.mark.parametrize("second", ["fails", "is not asked for"])
+@pytest.mark.parametrize("too_long", [1, 2])
+def test_a_summary_stays_behind_an_emergency_cut(
+    kept: Threads, leasing: LeasingStore, wire: str, second: str, too_long: int
+) -> None:
+    """The trigger has paid for it, and then the provider refused the size: the emergency cut goes again."""
+    others = Chat(ScriptedBackend(wire=wire)).conversation(leasing.inner, "ada", gate="steer")
+    more = [DOWN] if second == "fails" else []
+    summaries = ScriptedBackend("Both were long.", *more, wire=wire, max_retries=0)
+    compactor = Compactor(lambda now: now.message_count > 6, Summarize(backend=summaries, keep_turns=1))
+    refusals = [BackendError("long", status=400, body=TOO_LONG[wire])] * too_long
+    come = then(lambda: others.append(user("Late.")), "First.")
+    long = "word " * 300
+    backend = ScriptedBackend(long, long, come, *refusals, *[DOWN] * 3, wire=wire, max_retries=0)
+    conversation = kept(backend, leasing, chat={"compactor": compactor}, gate="steer")
+    conversation.send("One.")
+    conversation.send("Two.")
+
+    result = conversation.send("Hello.", turn_id="m-1")
+
+    assert result.text == "First."
+    assert said(blob_in(leasing))[1:] == ["Hello.", "First.", "Late."]
+    assert "Both were long." in said(blob_in(leasing))[0]

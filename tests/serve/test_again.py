@@ -257,3 +257,101 @@ async def test_a_message_between_a_greeting_and_an_empty_reply_is_shown(wire: st
     await world.ask("POST", TURNS, said("say 1"))
     await world.ask("POST", TURNS, said("say 2", "m2"))
     assert await texts(world) == ["Welcome!", "say 1", "say 2", "Next."]
+
+
+PNG = "data:image/png;base64,iVBORw0KGgo="
+
+
+@pytest.mark.parametrize("change", ["convert", "redact, convert", "convert, redact"])
+@pytest.mark.parametrize("media", [True, False])
+@pytest.mark.parametrize("wire", WIRES)
+@asynchronous
+async def test_an_edit_that_comes_again_is_told(wire: str, change: str, media: bool) -> None:
+    """Its bytes are others by then. It is not paid twice, and takes no later turn away."""
+    world = world_of("One.", "Edited.", "Later.", wire=wire)
+    picture = [{"type": "file", "mediaType": "image/png", "url": PNG}] if media else []
+    edited = {**message("My number is 4711", "m1")}
+    edited["parts"] = [*picture, *edited["parts"]]
+    await sent(world, message("say 1", "m1"))
+    assert text_of(await sent(world, edited, messageId="m1")) == "Edited."
+    await sent(world, message("later", "m2"))
+    for act in change.split(", "):
+        if act == "redact":
+            await world.chat.conversation(world.store, "ada/hall").redact("4711")
+            continue
+        for to in ({*WIRES} - {wire}).pop(), wire:
+            row = await world.store.load("ada/hall")
+            blob = convert_state(row.blob, to).state
+            await world.store.save("ada/hall", blob, expected=row.version)
+
+    assert text_of(await sent(world, edited, messageId="m1")) == "Edited."
+
+    assert len(world.backend.requests) == 3
+    assert (await texts(world))[-2:] == ["later", "Later."]
+
+
+@pytest.mark.parametrize("again", [True, False])
+@pytest.mark.parametrize("wire", WIRES)
+@asynchronous
+async def test_an_edit_that_failed_is_sent_again(wire: str, again: bool) -> None:
+    """The reply of the message was written again before. The message waits by then, under its newer id."""
+    world = world_of("One.", *["Anew."] * again, DOWN, "Edited.", wire=wire)
+    await sent(world, message("say 1", "m1"))
+    if again:
+        await sent(world, message("say 1", "m1"), trigger="regenerate-message")
+    await sent(world, message("changed", "m1"), messageId="m1")
+    assert text_of(await sent(world, message("changed", "m1"), messageId="m1")) == "Edited."
+    assert await texts(world) == ["changed", "Edited."]
+
+
+@asynchronous
+async def test_other_clients_edit_a_message_whose_reply_was_written_again() -> None:
+    """AG-UI by the id of the message; plain JSON under an id of the edit, which may be edited again."""
+    world = world_of("One.", "Anew.", "A.", "B.", "C.")
+    await sent(world, message("say 1", "m1"))
+    await sent(world, message("say 1", "m1"), trigger="regenerate-message")
+    assert await say(world, "agui", "by agui", "m1") == (200, "A.")
+    answers = [
+        (await world.ask("POST", TURNS, said("by plain", "e1", edit="m1")))[1]["text"] for _ in range(2)
+    ]
+    assert answers == ["B.", "B."]
+    assert (await world.ask("POST", TURNS, said("once more", "e2", edit="e1")))[1]["text"] == "C."
+    assert await texts(world) == ["once more", "C."]
+
+
+@asynchronous
+async def test_an_old_reply_is_written_again_twice() -> None:
+    """Many turns went with it the first time."""
+    replies = [f"Reply {n}." for n in range(70)]
+    world = world_of(*replies, "A.", "Next.", "B.")
+    for n in range(70):
+        await sent(world, message(f"say {n}", f"m{n}"))
+    for text in ("A.", "B."):
+        about = {"trigger": "regenerate-message", "messageId": "m0"}
+        assert text_of(await sent(world, message("say 0", "m0"), **about)) == text
+        if text == "A.":
+            await sent(world, message("then", "n1"))
+    assert await texts(world) == ["say 0", "B."]
+
+
+@pytest.mark.parametrize("left", ["an edit", "a cut"])
+@asynchronous
+async def test_stored_replies_have_ids_of_their_own_in_ag_ui(left: str) -> None:
+    world = world_of("One.", "Two.", "Three.")
+    for n in (1, 2):
+        await say(world, "agui", f"say {n}", f"m{n}")
+    conversation = world.chat.conversation(world.store, "ada/hall")
+    if left == "an edit":
+        await conversation.send("say 3", edit=1)
+    else:
+        await conversation.compact(Compactor(lambda _: True, KeepRecentTurns(1)))
+    ids = []
+    for n in (1, 2):
+        body = {
+            "threadId": "hall",
+            "runId": f"r{n}",
+            "messages": [{"id": f"m{n}", "role": "user", "content": f"say {n}"}],
+        }
+        async with world.asked("POST", "/agui", body) as answer:
+            ids += [data["messageId"] for name, data in await answer.events() if name == "TEXT_MESSAGE_START"]
+    assert len({*ids}) == len(ids) == 2
