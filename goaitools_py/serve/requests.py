@@ -242,9 +242,10 @@ class ConversationRequest:
             if known is not None:
                 return self._stored(snapshot, known)
         if not number and (is_new or not ask.again):
-            if turns and _is_asked(reply_of(snapshot, turns[-1])[1], ask.said):
+            is_client_id = is_new and not is_shown_id(ask.turn_id)  # a turn would have it
+            if turns and not is_client_id and _is_asked(reply_of(snapshot, turns[-1])[1], ask.said):
                 number = turns[-1].number
-            elif not _is_asked(turns, ask.said):  # the provider has refused it
+            elif is_client_id or not _is_asked(turns, ask.said):  # the provider has refused it
                 return await self.say(replace(ask, again=None, turn_id=ask.turn_id if is_new else id))
         if not 0 < number < newest + is_open:
             raise AskError("again is not the id of a reply of this conversation")

@@ -9,6 +9,8 @@ turn for them. The turn before is closed by then, so its reply stays if the new 
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -17,7 +19,7 @@ from ..backends.base import Reply
 from ..base.values import replace
 from ..open_turn import attempts, inbox
 from ..open_turn.turn_ids import SAME_CALL, reply_text
-from ..state.records import IDS_KEPT
+from ..state.records import IDS_KEPT, CutRow
 from ..state.state import closed_turns
 from ..types.errors import BudgetExceededError, TurnError, TurnStoppedError
 from ..types.messages import event
@@ -93,6 +95,10 @@ def _is_spent(ledger: Ledger, voice: Voice) -> bool:
         return True
 
 
+def _is_behind(cuts: Sequence[CutRow], known: Sequence[CutRow]) -> bool:
+    return tuple(cuts[: len(known)]) == tuple(known)
+
+
 def or_ended(ledger: Ledger, asking: Flow[Reply], ended: LastReply) -> Flow[Reply]:
     """Ask once more. If the call fails before the provider has taken the new messages, the last reply is the
     result, and they wait for the next turn."""
@@ -108,11 +114,19 @@ def or_ended(ledger: Ledger, asking: Flow[Reply], ended: LastReply) -> Flow[Repl
     events = (*ended.point.position.state.meta.events, *ledger.state.meta.events)
     before = {item.claimed("") for item in ended.point.position.state.inbox if item.topic == inbox.FORMAT}
     # A compactor's cut stays, unless it was undone: its summary may be paid for.
-    compacted, cuts = ledger.tried.compacted, ledger.state.meta.cuts
-    known = () if compacted is None else compacted.position.state.meta.cuts
-    is_cut = compacted is not None and cuts[: len(known)] == known
-    ledger.go_back(compacted if compacted is not None and is_cut else ended.point)
+    cuts = ledger.state.meta.cuts
+    stays = (
+        one for one in reversed(ledger.tried.compacted) if _is_behind(cuts, one.position.state.meta.cuts)
+    )
+    ledger.go_back(next(stays, ended.point))
     waits = [item for item in ledger.state.inbox if item.topic != inbox.FORMAT or item.claimed("") in before]
+    # A refusal has taken out all that waited, also messages that were appended during the request.
+    there = Counter(item.claimed("") for item in waits)
+    for item in ledger.dropped:
+        there[item.claimed("")] -= 1
+        if there[item.claimed("")] < 0 and item.topic != inbox.FORMAT:
+            waits.append(item)
+    events = (*events, *[item.event for item in waits if item.event])
     ledger.state = replace(ledger.state, inbox=tuple(waits))
     ledger.event_ids = ended.event_ids
     meta = msgspec.structs.replace(ledger.state.meta, events=tuple(dict.fromkeys(events))[-IDS_KEPT:])

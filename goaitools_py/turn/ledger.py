@@ -71,7 +71,7 @@ class Tried:
         cut_for_context: True once the history was cut because the provider refused its size.
         has_compacted: True once the compactor's trigger fired.
         compaction_cause: Why the newest compaction failed, if it did.
-        compacted: The turn's position behind its newest compaction, which may have paid for a summary.
+        compacted: The turn's positions behind its compactions, which may have paid for summaries.
         has_unsigned: True once requests go without the signed blocks of the closed turns, because the
             provider refused them.
         has_repaired: True once the history was searched for entries that a provider might refuse.
@@ -84,7 +84,7 @@ class Tried:
     cut_for_context = False
     has_compacted = False
     compaction_cause: Exception | None = None
-    compacted: ReturnPoint | None = None
+    compacted: tuple[ReturnPoint, ...] = ()
     has_unsigned = False
     has_repaired = False
     has_asked_again = False

@@ -282,7 +282,7 @@ def compact(ledger: Ledger, voice: VoiceOf, *, force: bool = False, archives: bo
         ledger.state = questions.noted(ledger.state, has_compacted=report.outcome == "compacted")
     usage = sum(questions.spent, Usage())
     ledger.report.compaction = _together(ledger.report.compaction, replace(report, usage=usage))
-    ledger.tried.compacted = ledger.return_point()
+    ledger.tried.compacted += (ledger.return_point(),)
     yield from _tell(ledger)
     return report.outcome == "compacted"
 

@@ -126,6 +126,7 @@ class TurnState(Timing):
         self._is_given = False
         self._unedited: ConversationState | None = None
         self._left_by_edit = 0
+        self.dropped: tuple[InboxItem, ...] = ()
         self._lock = threading.Lock()
         self._appended: list[Message] = []
         self._is_closed = False
@@ -250,9 +251,10 @@ class TurnState(Timing):
     def drop_input(self) -> tuple[Message, ...]:
         """Take the messages that no model has accepted out of the state, and return them.
 
-        The messages of `left_waiting` stay.
+        The messages of `left_waiting` stay. `dropped` notes all that waited.
         """
         state = self.state
+        self.dropped = state.inbox
         if self._unedited is not None and self.given is not None and self.is_only_asked:
             # What waited behind the edit is in the old state, too: it waited there, or stood in a turn that
             # the edit took. A fallback was given the messages of the edit, too, behind those.

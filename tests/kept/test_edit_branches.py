@@ -385,7 +385,10 @@ def test_the_branch_of_a_queued_edit_is_not_left_out(
 
 
 @pytest.mark.parametrize("does", ["turn", "message", "event", "same"])
-def test_a_queued_edit_beside_another_worker(kept: Threads, save: str, wire: str, does: str) -> None:
+@pytest.mark.parametrize("turn_id", ["m-3", "m-2"])
+def test_a_queued_edit_beside_another_worker(
+    kept: Threads, save: str, wire: str, does: str, turn_id: str
+) -> None:
     """The lease has ended. Behind another turn there is no edit; the messages of others wait on."""
     store = Hooked()
     call = Calls([("buy", {})])
@@ -395,7 +398,7 @@ def test_a_queued_edit_beside_another_worker(kept: Threads, save: str, wire: str
     conversation.send("One.", turn_id="m-1")
     conversation.send("Two.", turn_id="m-2", on_pending="queue")
     beside = Chat(ScriptedBackend("Three.", wire=wire), tools=[buy]).conversation(Bare(store.inner), "ada")
-    edit: dict[str, Any] = {"edit": "m-2", "turn_id": "m-3", "on_pending": "queue"}
+    edit: dict[str, Any] = {"edit": "m-2", "turn_id": turn_id, "on_pending": "queue"}
     acts = {
         "turn": lambda: beside.send("No.", on_pending="deny"),
         "message": lambda: beside.send("Also.", turn_id="m-4", on_pending="queue"),
@@ -404,13 +407,17 @@ def test_a_queued_edit_beside_another_worker(kept: Threads, save: str, wire: str
     }
     store.act = acts[does]
 
-    with pytest.raises(StateConflictError, match="edit it again") if does == "turn" else nullcontext():
+    is_refused = does == "turn" or (does, turn_id) == ("same", "m-2")
+    with pytest.raises(StateConflictError, match="edit it again") if is_refused else nullcontext():
         conversation.send("Zwei.", **edit)
 
     found = rows(store)
     left = {"turn": ["Two.", "No.", "Three."], "message": ["Also.", "Zwei."], "event": ["Rain.", "Zwei."]}
     assert found.pop("ada")[2:] == left.get(does, ["Zwei."])
-    assert [texts[-1] for texts in found.values()] == ["Two."] * (does != "turn")
+    assert [texts[-1] for texts in found.values()] == ["Two."] * (not is_refused)
+    if does == "same":
+        conversation.send("Zwei.", **edit)
+        assert rows(store)["ada"].count("Zwei.") == 1
 
 
 @pytest.mark.parametrize("then", ["an edit and turns", "a rewind", "an edit of the first"])

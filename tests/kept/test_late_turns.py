@@ -597,3 +597,37 @@ def test_a_summary_stays_behind_an_emergency_cut(
     assert result.text == "First."
     assert said(blob_in(leasing))[1:] == ["Hello.", "First.", "Late."]
     assert "Both were long." in said(blob_in(leasing))[0]
+
+
+@pytest.mark.parametrize("cut", [True, False])
+@pytest.mark.parametrize("failure", ["down", "refused", "too long"])
+def test_a_message_that_is_appended_during_a_failed_call_waits(
+    leasing: LeasingStore, save: str, wire: str, cut: bool, failure: str
+) -> None:
+    """The call is for later messages. The application was told that the turn takes its message."""
+    errors = {
+        "down": DOWN,
+        "refused": BackendError("no", status=400, body=b'{"error": {"message": "no"}}'),
+        "too long": BackendError("long", status=400, body=TOO_LONG[wire]),
+    }
+    turns: list[Any] = []
+
+    def second(_: Any) -> BackendError:
+        if len(turns) == 1:
+            turns.append(turns[0].append(event("It rains.", id="e-1")))
+        return errors[failure]
+
+    others = Chat(ScriptedBackend(wire=wire)).conversation(leasing.inner, "ada", gate="steer")
+    come = then(lambda: others.append(user("Late.")), "First.")
+    backend = ScriptedBackend(come, *[second] * 6, wire=wire, max_retries=0)
+    compactor = Compactor(lambda now: cut and now.message_count > 1, KeepRecentTurns(1))
+    with Chat(backend, compactor=compactor) as chat:
+        conversation = chat.conversation(leasing, "ada", gate="steer", save=save)  # type: ignore[call-overload]
+        turns.append(conversation.start("Hello.", turn_id="m-1"))
+        assert turns[0].result().text == "First."
+        assert [one.text for one in read_history(blob_in(leasing)).waiting] == ["Late.", "It rains."]
+        conversation.append(event("It rains.", id="e-1"))
+        backend._steps.clear()
+        backend.then("Next.")
+        conversation.send("And now?")
+    assert said(blob_in(leasing))[-4:] == ["Late.", "It rains.", "And now?", "Next."]

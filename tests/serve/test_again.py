@@ -355,3 +355,16 @@ async def test_stored_replies_have_ids_of_their_own_in_ag_ui(left: str) -> None:
         async with world.asked("POST", "/agui", body) as answer:
             ids += [data["messageId"] for name, data in await answer.events() if name == "TEXT_MESSAGE_START"]
     assert len({*ids}) == len(ids) == 2
+
+
+@asynchronous
+async def test_a_refused_message_with_the_text_of_another_one_is_said_once_more() -> None:
+    """Its reply is asked for under the client's id, which no turn has: the other reply stays."""
+    refused = [BackendError("no", status=400, body=b'{"error": {"message": "no"}}')] * 3
+    world = world_of("One.", *refused, "Two.")
+    await sent(world, message("yes", "m1"))
+    await sent(world, message("yes", "m2"))
+    world.backend._steps.clear()
+    world.backend.then("Two.")
+    assert text_of(await sent(world, message("yes", "m2"), trigger="regenerate-message")) == "Two."
+    assert await texts(world) == ["yes", "One.", "yes", "Two."]

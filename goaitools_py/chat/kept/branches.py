@@ -12,6 +12,7 @@ from typing import Final
 
 from ...base.values import replace
 from ...history.branch import fork_state
+from ...open_turn.turn_ids import id_rows
 from ...state.apart import whole
 from ...state.records import digest8
 from ...state.state import load_state
@@ -93,9 +94,15 @@ class EditBranch:
             return
         reading = {"codec": row.settings.codec, "binding": row.settings.binding}
         before, now = (load_state(blob, **reading).meta for blob in (given, row.stored))
-        known = {*[one.id for one in now.turn], *[one.id for one in now.ring]}
-        is_done = turn_id is not None and digest8(turn_id) in known
-        if not is_done and (before.created, before.processed) != (now.created, now.processed):
+        old, known = (
+            {row.id: row.said for row in id_rows(meta)} if turn_id is not None else {}
+            for meta in (before, now)
+        )
+        id = digest8(turn_id or "")
+        # If the edited message has the same id, its row tells whether another worker has edited it.
+        is_done = id in known and id not in old
+        is_edited = id in old and old[id] != known.get(id)
+        if is_edited or (not is_done and (before.created, before.processed) != (now.created, now.processed)):
             raise StateConflictError(
                 "another worker had a turn on this conversation since the edit began, and nothing was "
                 "called: look at the conversation, and edit it again"
