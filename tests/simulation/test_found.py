@@ -203,6 +203,15 @@ FOUND = {
         Act("edit", 201, has_id=False, target=2, choice=0.7857054213425928),
         crowd=3,
     )._replace(behind=True, converts=True, fallback="anthropic"),
+    "an edit whose copy came late took the copy of another edit for its own": schedule(
+        7718318,
+        Act("send", 1, save="checkpoint", choice=0.6895049894283265, faults=(Fault(5, "kill", 0.7),)),
+        Act("again", 3, target=1, choice=0.10577465088500226, faults=(Fault(3, "kill_after", 3.0),)),
+        Act("edit", 202, target=1, choice=0.12573401271597795),
+        Act("edit", 201, target=1, choice=0.7363799508642352, faults=(Fault(0, "late", 0.2),)),
+        crowd=2,
+        wire="anthropic",
+    ),
     "an interrupted edit took the copy of another edit for its own": schedule(
         6119618,
         Act(

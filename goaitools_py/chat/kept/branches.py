@@ -126,6 +126,9 @@ class EditBranch:
                 if number < MAX_BRANCHES:
                     continue
                 raise
+            if beside.has_doubt and number < MAX_BRANCHES:
+                # A save got no answer. So this may be the copy of another edit, which may delete it.
+                continue
             self._key, self._version = key, beside.version
             return
 
