@@ -330,7 +330,7 @@ def test_an_edit_that_could_not_begin_leaves_no_branch(kept: Threads, save: str,
 
 
 @pytest.mark.parametrize("at", ["before", "behind"])
-def test_an_edit_that_is_interrupted_in_the_copy_has_a_branch(save: str, wire: str, at: str) -> None:
+def test_an_edit_that_is_interrupted_in_the_copy_has_a_branch(save: Any, wire: str, at: str) -> None:
     """Before or behind the save of the copy. Behind it, the end of the turn makes another one."""
 
     class Interrupted(LeasingStore):
@@ -347,7 +347,7 @@ def test_an_edit_that_is_interrupted_in_the_copy_has_a_branch(save: str, wire: s
 
     store = Interrupted()
     with Chat(ScriptedBackend("Old.", "New.", wire=wire)) as chat:
-        conversation = chat.conversation(store, "ada", keep_branches=True, save=save)  # type: ignore[call-overload]
+        conversation = chat.conversation(store, "ada", keep_branches=True, save=save)
         conversation.send("One.", turn_id="m-1")
         with pytest.raises(KeyboardInterrupt):
             conversation.send("Uno.", edit="m-1", turn_id="m-2")

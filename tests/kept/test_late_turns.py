@@ -602,7 +602,7 @@ def test_a_summary_stays_behind_an_emergency_cut(
 @pytest.mark.parametrize("cut", [True, False])
 @pytest.mark.parametrize("failure", ["down", "refused", "too long"])
 def test_a_message_that_is_appended_during_a_failed_call_waits(
-    leasing: LeasingStore, save: str, wire: str, cut: bool, failure: str
+    leasing: LeasingStore, save: Any, wire: str, cut: bool, failure: str
 ) -> None:
     """The call is for later messages. The application was told that the turn takes its message."""
     errors = {
@@ -622,7 +622,7 @@ def test_a_message_that_is_appended_during_a_failed_call_waits(
     backend = ScriptedBackend(come, *[second] * 6, wire=wire, max_retries=0)
     compactor = Compactor(lambda now: cut and now.message_count > 1, KeepRecentTurns(1))
     with Chat(backend, compactor=compactor) as chat:
-        conversation = chat.conversation(leasing, "ada", gate="steer", save=save)  # type: ignore[call-overload]
+        conversation = chat.conversation(leasing, "ada", gate="steer", save=save)
         turns.append(conversation.start("Hello.", turn_id="m-1"))
         assert turns[0].result().text == "First."
         assert [one.text for one in read_history(blob_in(leasing)).waiting] == ["Late.", "It rains."]
