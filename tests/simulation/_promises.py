@@ -362,6 +362,8 @@ class Promises:
             self.answered[act.key] = act
         # A message that failed waits, and may be answered together with a later one.
         is_answer = _ANSWER.fullmatch(result.text) is not None
+        if result.text == "hello" and not result.duplicate and f"m{act.id}" in self._cut[act.key]:
+            is_answer = True  # the last reply is for late events, and the call for them saw no message
         if not is_answer and not (result.text == "" and (result.duplicate or result.status != "complete")):
             self.broken(f"m{act.id} was answered with {result.text!r}, status {result.status}")
 
