@@ -21,7 +21,7 @@ from ..open_turn import attempts, inbox
 from ..open_turn.turn_ids import SAME_CALL, reply_text
 from ..state.records import IDS_KEPT, CutRow
 from ..state.state import closed_turns
-from ..types.errors import BudgetExceededError, TurnError, TurnStoppedError
+from ..types.errors import TurnError, TurnStoppedError
 from ..types.messages import event
 from . import limits
 from .answer import TypedAnswer
@@ -85,14 +85,7 @@ def with_type(ledger: Ledger, words: str) -> None:
 
 def _is_spent(ledger: Ledger, voice: Voice) -> bool:
     """True if a turn that is over must not ask for more: its time or a limit is used up."""
-    now = ledger.state
-    try:
-        return (
-            ledger.is_late or limits.reached(ledger) is not None or limits.is_over_budget(ledger, voice.model)
-        )
-    except BudgetExceededError:  # the price of the reply is unknown: it was paid for, and is the answer
-        ledger.state = now
-        return True
+    return ledger.is_late or limits.reached(ledger) is not None or limits.is_over_budget(ledger, voice.model)
 
 
 def _is_behind(cuts: Sequence[CutRow], known: Sequence[CutRow]) -> bool:
@@ -125,6 +118,8 @@ def or_ended(ledger: Ledger, asking: Flow[Reply], ended: LastReply) -> Flow[Repl
     for item in ledger.dropped:
         there[item.claimed("")] -= 1
         if there[item.claimed("")] < 0 and item.topic != inbox.FORMAT:
+            # A newer event replaces an older one of its topic.
+            waits = [one for one in waits if not one.topic or one.topic != item.topic]
             waits.append(item)
     events = (*events, *[item.event for item in waits if item.event])
     ledger.state = replace(ledger.state, inbox=tuple(waits))

@@ -44,10 +44,16 @@ __all__ = [
 INVALID_REPLIES_IN_A_ROW: Final = 3
 
 
+_UNKNOWN_COST: Final = (
+    "max_cost_usd limits the cost of the turn, but the price of one of its calls is unknown; its tokens "
+    "are in err.usage: pass prices=, or use max_tokens instead"
+)
+
+
 def reached(ledger: Ledger) -> str | None:
     """Describe the limit that the turn has reached; None if it has reached no limit.
 
-    Raises `BudgetExceededError` if costs are limited and the cost of a call is unknown.
+    A limit on costs also counts as reached if the cost of a call is unknown.
     """
     options, before = ledger.options, _before(ledger)
     if ledger.iteration >= options.max_iterations:
@@ -61,8 +67,12 @@ def reached(ledger: Ledger) -> str | None:
     )
     if limits.max_tokens is not None and tokens >= limits.max_tokens:
         return f"max_tokens={limits.max_tokens} of this turn are spent"
-    if limits.max_cost_usd is not None and _cost(ledger, before) >= limits.max_cost_usd:
-        return f"max_cost_usd={limits.max_cost_usd} of this turn are spent"
+    if limits.max_cost_usd is not None:
+        cost = _cost(ledger, before)
+        if cost is None:
+            return _UNKNOWN_COST
+        if cost >= limits.max_cost_usd:
+            return f"max_cost_usd={limits.max_cost_usd} of this turn are spent"
     if calls_left(ledger) == 0:
         return "max_tool_calls of this turn are spent"
     return None
@@ -75,7 +85,7 @@ def stop_at_limit(ledger: Ledger, invalid_in_a_row: int = 0) -> str | None:
 
     Raises:
         LimitExceededError: A limit is reached, and `on_limit` is "raise".
-        BudgetExceededError: See `reached`.
+        BudgetExceededError: Costs are limited, and the cost of a call is unknown.
     """
     code: WarningCode = "limit_reached"
     if invalid_in_a_row >= INVALID_REPLIES_IN_A_ROW:
@@ -85,6 +95,8 @@ def stop_at_limit(ledger: Ledger, invalid_in_a_row: int = 0) -> str | None:
         limit = reached(ledger)
     if limit is None:
         return None
+    if limit is _UNKNOWN_COST:
+        raise ledger.error(BudgetExceededError, limit)
     ledger.warn(code, limit)
     if ledger.options.on_limit == "raise":
         advice = "resume(err.state) goes on by one more reply and its calls, or up to a larger limit"
@@ -108,16 +120,9 @@ def _before(ledger: Ledger) -> OpenTurn:
     return given.open if given is not None and given.open is not None else OpenTurn(at=0)
 
 
-def _cost(ledger: Ledger, before: OpenTurn) -> Decimal:
+def _cost(ledger: Ledger, before: OpenTurn) -> Decimal | None:
     earlier = (_price(ledger, one.usage) for one in before.iterations)
-    cost = total((ledger.spending.account.bill.cost_usd, *earlier))
-    if cost is None:
-        raise ledger.error(
-            BudgetExceededError,
-            "max_cost_usd limits the cost of the turn, but the price of one of its calls is unknown; its "
-            "tokens are in err.usage: pass prices=, or use max_tokens instead",
-        )
-    return cost
+    return total((ledger.spending.account.bill.cost_usd, *earlier))
 
 
 def _price(ledger: Ledger, usage: Usage) -> Decimal | None:

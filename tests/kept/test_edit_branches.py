@@ -420,6 +420,37 @@ def test_a_queued_edit_beside_another_worker(
         assert rows(store)["ada"].count("Zwei.") == 1
 
 
+def test_a_queued_edit_whose_save_is_interrupted_beside_another_worker(
+    kept: Threads, save: str, wire: str
+) -> None:
+    """The save that is done behind an exit does not put the edit behind the other turn, either."""
+
+    class Interrupted(LeasingStore):
+        act: Callable[[], Any] | None = None
+
+        def save(self, key: str, blob: bytes, *, expected: int | None) -> int:
+            if key == "ada" and self.act is not None:
+                act, self.act = self.act, None
+                act()
+                raise KeyboardInterrupt
+            return super().save(key, blob, expected=expected)
+
+    store = Interrupted()
+    backend = ScriptedBackend(Calls([("buy", {})]), wire=wire)
+    options: dict[str, Any] = {"chat": {"tools": [buy]}, "save": save, "keep_branches": True}
+    conversation = kept(backend, store, gate="steer", **options)
+    conversation.send("One.", turn_id="m-1")
+    conversation.send("Two.", turn_id="m-2", on_pending="queue")
+    with Chat(ScriptedBackend("Three.", wire=wire), tools=[buy]) as chat:
+        beside = chat.conversation(Bare(store.inner), "ada")
+        store.act = lambda: beside.send("No.", on_pending="deny")
+
+        with pytest.raises(KeyboardInterrupt):
+            conversation.send("Zwei.", edit="m-2", turn_id="m-3", on_pending="queue")
+
+    assert {key: texts[2:] for key, texts in rows(store).items()} == {"ada": ["Two.", "No.", "Three."]}
+
+
 @pytest.mark.parametrize("then", ["an edit and turns", "a rewind", "an edit of the first"])
 @pytest.mark.parametrize("turn_id", ["m-3", None])
 def test_a_branch_stays_if_the_edit_may_be_stored(

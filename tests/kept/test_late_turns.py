@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -631,3 +632,49 @@ def test_a_message_that_is_appended_during_a_failed_call_waits(
         backend.then("Next.")
         conversation.send("And now?")
     assert said(blob_in(leasing))[-4:] == ["Late.", "It rains.", "And now?", "Next."]
+
+
+@pytest.mark.parametrize("failure", ["down", "refused"])
+@pytest.mark.parametrize("by", ["the turn", "another worker"])
+def test_a_newer_event_of_a_topic_replaces_the_older_one_in_a_failed_call(
+    leasing: LeasingStore, wire: str, failure: str, by: str
+) -> None:
+    """Also behind a refusal, which takes out what waited."""
+    refused = BackendError("no", status=400, body=b'{"error": {"message": "no"}}')
+    turns: list[Any] = []
+    others = Chat(ScriptedBackend(wire=wire)).conversation(leasing.inner, "ada", gate="steer")
+
+    def second(_: Any) -> BackendError:
+        if len(turns) == 1:
+            into = turns[0] if by == "the turn" else others
+            turns.append(into.append(event("Rain stopped.", topic="weather")))
+        return DOWN if failure == "down" else refused
+
+    come = then(lambda: others.append(event("Rain.", topic="weather"), user("Late.")), "First.")
+    backend = ScriptedBackend(come, *[second] * 6, wire=wire, max_retries=0)
+    with Chat(backend) as chat:
+        turns.append(chat.conversation(leasing, "ada", gate="steer").start("Hello."))
+        assert turns[0].result().text == "First."
+    assert [one.text for one in read_history(blob_in(leasing)).waiting] == ["Late.", "Rain stopped."]
+
+
+@pytest.mark.parametrize("gate", ["steer", "queue"])
+def test_a_message_that_is_appended_to_a_turn_without_a_price_waits(
+    leasing: LeasingStore, save: Any, wire: str, gate: Any
+) -> None:
+    """Costs are limited, and the price of the last reply is unknown: no call for later messages is made."""
+    turns: list[Any] = []
+    replied: list[bool] = []
+
+    def come() -> None:
+        replied.append(True)
+        turns[0].append(event("It rains."))
+
+    def prices(_: Any) -> Decimal | None:
+        return None if replied else Decimal(1)
+
+    with Chat(ScriptedBackend(then(come, "First."), wire=wire), prices=prices) as chat:
+        conversation = chat.conversation(leasing, "ada", gate=gate, save=save)
+        turns.append(conversation.start("Hello.", limits=Limits(max_cost_usd=100)))
+        assert turns[0].result().text == "First."
+    assert said(blob_in(leasing)) == ["Hello.", "First.", "It rains."]

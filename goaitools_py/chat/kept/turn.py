@@ -393,7 +393,7 @@ class KeptTurn:
         """Save a turn that succeeded."""
         row = self._row
         yield from self._set_aside(engine)
-        is_unasked = engine.has_edited and not self._has_called  # the message of an edit only waits
+        is_unasked = self._is_unasked(engine)
         if is_unasked:  # if this fails, nothing is saved
             yield from self._branch.keep(self._given)
         self._branch.is_needed = True
@@ -488,6 +488,10 @@ class KeptTurn:
             exc.state = stored
             exc.warnings = (*exc.warnings, *self._warnings())
         raise exc from exc.__cause__
+
+    def _is_unasked(self, engine: TurnEngine | FallbackTurn) -> bool:
+        """True if the turn has edited the conversation, and the new message only waits."""
+        return engine.has_edited and not self._has_called
 
     def _lacks_branch(self, engine: TurnEngine | FallbackTurn) -> bool:
         """True if the turn has edited the conversation, and there is no copy from before the edit. A later
@@ -610,8 +614,9 @@ class KeptTurn:
                 yield from self._save_rest(engine)
             except Exception as exc:
                 self.unsaved = exc
+                is_refused = isinstance(exc, StateConflictError) and self._is_unasked(engine)
                 with suppress(Exception):  # the lease is given back in any case
-                    if not self._lacks_branch(engine):
+                    if not (is_refused or self._lacks_branch(engine)):
                         self._hold(whole(engine.snapshot()), whole(self._row.mine))
             # After the save: if an exit interrupts it, `settle` may run once more, and has to save.
             self._is_noted = True
@@ -631,10 +636,16 @@ class KeptTurn:
         # A save that adds nothing would only make other workers rebase.
         if new == self._row.mine or new == self._given:
             return
+        is_unasked = self._is_unasked(engine)
+        is_there = self._is_there_for_edit if is_unasked else self._is_there
         try:
             yield from self._set_aside(engine)
             if engine.has_edited:
                 yield from self._branch.keep(self._given)
-            self._end = yield from self._row.commit(new, is_there=self._is_there, is_last=True)
+            self._end = yield from self._row.commit(new, is_there=is_there, is_last=True)
         except DuplicateError:
             yield from self._append_behind()
+        except StateConflictError:
+            if is_unasked:
+                yield from self._branch.drop()
+            raise
