@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from ..chat.kept.summaries import Summaries
 
 __all__ = [
-    "AGAIN",
     "GOES_ON",
     "SYNTHETIC",
     "Left",
@@ -44,6 +43,7 @@ __all__ = [
     "ids_since",
     "is_marked",
     "left_by",
+    "mark_again",
     "mark_of",
     "named_again",
     "newest_ref",
@@ -57,6 +57,7 @@ __all__ = [
     "tell_stopped",
     "tell_stored",
     "unfinished",
+    "went_on_with",
     "with_message",
 ]
 
@@ -66,9 +67,11 @@ _STOPPED: Final = "goaitools.stopped"
 _SAID: Final = "goaitools.stopped_said"
 """The name of the number of messages that the stopped turn had."""
 
-AGAIN: Final = "goaitools.again"
-"""The name of the newest request for a new reply that went on with an unfinished turn: the digest of its id,
-and the number of the turn."""
+_AGAIN: Final = "goaitools.again"
+"""The name of the newest requests for a new reply that went on with an unfinished turn: of each the digest of
+its id, and the number of the turn."""
+
+_MOST_AGAIN: Final = 8
 
 GOES_ON: Final[Mapping[str, str | None]] = {_STOPPED: None, _SAID: None}
 """The metadata of a turn that is not stopped any more."""
@@ -111,6 +114,23 @@ def mark_of(snapshot: ConversationSnapshot) -> dict[str, str]:
     """The metadata that remember a stop of the unfinished turn, and how many messages it had then."""
     id = snapshot.info.state.conversation_id
     return {_STOPPED: f"{id}-{_number(snapshot)}", _SAID: str(_said(snapshot).in_all)}
+
+
+def went_on_with(snapshot: ConversationSnapshot) -> dict[str, int]:
+    """For the digest of a request's id the number of the unfinished turn that it went on with."""
+    noted = snapshot.info.metadata.get(_AGAIN, "").split(",")
+    pairs = [one.split(" ") for one in noted]
+    return {
+        pair[0]: int(pair[1])
+        for pair in pairs
+        if len(pair) == 2 and pair[1].isdecimal() and len(pair[1]) <= MAX_DIGITS
+    }
+
+
+def mark_again(snapshot: ConversationSnapshot, id: str) -> dict[str, str]:
+    """The metadata that remember that a request goes on with the unfinished turn. `id`: its digest."""
+    known = {**went_on_with(snapshot), id: _number(snapshot)}
+    return {_AGAIN: ",".join(f"{id} {number}" for id, number in [*known.items()][-_MOST_AGAIN:])}
 
 
 def _number(snapshot: ConversationSnapshot) -> int:
@@ -202,12 +222,12 @@ def _ids_since(id: str, prefix: str, gone: range) -> list[str]:
 def ids_since(snapshot: ConversationSnapshot, id: str, *, is_found: bool) -> list[str]:
     """The ids that a message may have now, if its reply was written again since it had this one.
 
-    `is_found`: only an id that is in a turn.
+    `is_found`: only the id of a message in a turn, or perhaps of one that waits.
     """
     found = with_message(snapshot, id)
     if found is not None:
         return [found.id] if found.id not in ("", id) else []
-    if is_found:
+    if is_found and not snapshot.history.waiting:
         return []
     turns, newest = snapshot.history.turns, _number(snapshot)
     before = turns[-1].number if turns else 0  # else it waits: its turn has failed

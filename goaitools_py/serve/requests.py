@@ -23,7 +23,7 @@ catching up                                answers, else going on, else the stor
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -37,10 +37,9 @@ from ..open_turn.turn_ids import TURN_IDS_FACT
 from ..state.records import digest8
 from ..types.errors import EditError, NothingToResumeError, TurnConflictError, TurnInProgressError
 from ..types.events import TurnCompleted
-from ..types.messages import Part, Text
+from ..types.messages import Audio, Document, Image, Message, Part, Text
 from ..types.result import ChatResult
 from .history_view import (
-    AGAIN,
     GOES_ON,
     Left,
     TurnStatus,
@@ -48,6 +47,7 @@ from .history_view import (
     id_again,
     ids_since,
     left_by,
+    mark_again,
     named_again,
     number_named,
     reply_of,
@@ -55,6 +55,7 @@ from .history_view import (
     tell_stopped,
     tell_stored,
     unfinished,
+    went_on_with,
     with_message,
 )
 from .hub import Behind, Drive, Hub
@@ -177,7 +178,7 @@ class ConversationRequest:
 
     async def _edit_written_again(self, run: Run, ask: Ask, edit: str, *, is_found: bool = False) -> bool:
         """Edit a message by its older id: since then its reply was written again. False if it is not
-        there. `is_found`: only if a turn has it."""
+        there. `is_found`: only if a turn has it, or it may wait."""
         snapshot = await self._conversation.snapshot()
         for id in () if snapshot is None else ids_since(snapshot, edit, is_found=is_found):
             # A client that has no new id for the edit keeps the one that the message has now.
@@ -225,33 +226,41 @@ class ConversationRequest:
         # request that comes twice is known by both ids.
         is_new = ask.again == ask.turn_id
         id = f"{ask.turn_id[:200]}~{ask.again[-50:]}"
-        if not is_new and any(digest8(id) in turn.facts.get(TURN_IDS_FACT, ()) for turn in turns):
-            return await self.say(replace(ask, again=None, turn_id=id))
+        named = with_message(snapshot, ask.again)
+        if not is_new:
+            if any(digest8(id) in turn.facts.get(TURN_IDS_FACT, ()) for turn in turns):
+                return await self.say(replace(ask, again=None, turn_id=id))
+            is_message = with_message(snapshot, ask.turn_id) is not None or is_shown_id(ask.turn_id)
+            went_on = 0 if is_message else went_on_with(snapshot).get(digest8(id), 0)
+            if 0 < went_on < newest:
+                return self._stored(snapshot, _turn_of_again(turns, went_on, ask.said))
         number = number_named(snapshot, ask.again)
         is_open = bool(turns) and turns[-1].number == newest
         if snapshot.info.state.status in _UNFINISHED:
-            own = {turn.number for turn in reply_of(snapshot, turns[-1])[1]} if is_open else {newest}
-            if not number or number in own:
+            failed = reply_of(snapshot, turns[-1])[1] if is_open else ()
+            asked = [*snapshot.history.waiting, *(one for turn in failed for one in turn.messages)]
+            is_failed = number == newest or number in {turn.number for turn in failed}
+            if is_failed or (not number and _is_asked(asked, ask.said)):
+                if self._has_leases and await self._conversation.is_running():
+                    raise TurnInProgressError("another process runs a turn of this conversation")
                 if not is_new:
-                    await self._conversation.update(metadata={AGAIN: f"{digest8(id)} {newest}"})
+                    await self._conversation.update(metadata=mark_again(snapshot, digest8(id)))
                 return await self._asked_for(snapshot, {}, ask)
-        before, _, went_on = snapshot.info.metadata.get(AGAIN, "").partition(" ")
-        is_own = with_message(snapshot, ask.turn_id) is None and not is_shown_id(ask.turn_id)
-        if is_own and not is_new and before == digest8(id):
-            known = next((one for one in turns if str(one.number) == went_on), None)
-            if known is not None:
-                return self._stored(snapshot, known)
         if not number and (is_new or not ask.again):
             is_client_id = is_new and not is_shown_id(ask.turn_id)  # a turn would have it
-            if turns and not is_client_id and _is_asked(reply_of(snapshot, turns[-1])[1], ask.said):
+            of_newest = reply_of(snapshot, turns[-1])[1] if turns and not is_client_id else ()
+            if of_newest and _is_asked((one for turn in of_newest for one in turn.messages), ask.said):
                 number = turns[-1].number
-            elif is_client_id or not _is_asked(turns, ask.said):  # the provider has refused it
+            elif is_client_id or not _is_asked((one for turn in turns for one in turn.messages), ask.said):
+                # The provider has refused it.
                 return await self.say(replace(ask, again=None, turn_id=ask.turn_id if is_new else id))
         if not 0 < number < newest + is_open:
             raise AskError("again is not the id of a reply of this conversation")
         turn = next((one for one in turns if one.number == number), None)
         edit = f"{conversation}-{number}u"  # a turn that a cut has taken comes back if the cut can be undone
-        if turn is not None:
+        if named is not None and (named.id or is_shown_id(ask.again)):
+            edit = named.id or ask.again
+        elif turn is not None:
             turn = _of_call(turns, turn, ask.said)
             number, edit = turn.number, shown_id(snapshot, turn)
         id = id_again(ask.turn_id, f"{conversation}-{number}") if is_new else id
@@ -473,17 +482,35 @@ class ConversationRequest:
         return run
 
 
-def _is_asked(turns: Sequence[HistoryTurn], said: Sequence[Part]) -> bool:
-    """True if one of the turns has a message of the user with this text."""
+def _turn_of_again(turns: Sequence[HistoryTurn], number: int, said: Sequence[Part]) -> HistoryTurn:
+    """The turn with this number, if its message is this one. Its number was given back if it was refused."""
+    turn = next((one for one in turns if one.number == number), None)
+    if turn is None or not _is_asked(turn.messages, said):
+        raise TurnConflictError(
+            "this request for a reply came before, and its reply is not in the conversation any more: ask "
+            "with a new id"
+        )
+    return turn
+
+
+def _is_asked(messages: Iterable[Message], said: Sequence[Part]) -> bool:
+    """True if one of the messages is this message of the user."""
+    return any(one.role == "user" and not one.is_event and _is_same(one, said) for one in messages)
+
+
+def _is_same(message: Message, said: Sequence[Part]) -> bool:
+    """True if the texts are equal. Only messages without text are told apart by their files."""
     text = "".join(part.text for part in said if isinstance(part, Text))
-    messages = (message for turn in turns for message in turn.messages)
-    return any(one.role == "user" and not one.is_event and one.said == text for one in messages)
+    return message.said == text and (text != "" or _files(message.parts) == _files(said))
+
+
+def _files(parts: Sequence[Part]) -> list[tuple[bytes | None, str | None]]:
+    return [(part.data, part.url) for part in parts if isinstance(part, (Image, Document, Audio))]
 
 
 def _of_call(turns: Sequence[HistoryTurn], turn: HistoryTurn, said: Sequence[Part]) -> HistoryTurn:
     """The turn that a client names by its reply. A client that has followed a call shows its turns as one
     reply: of these, the turn with this message of the user, else the first one."""
-    text = "".join(part.text for part in said if isinstance(part, Text))
     reply = next(one for one in replies(turns) if any(of is turn for of in one))
-    found = (one for one in reversed(reply) if any(m.said == text for m in asked_in(one)))
+    found = (one for one in reversed(reply) if any(_is_same(message, said) for message in asked_in(one)))
     return next(found, reply[0])

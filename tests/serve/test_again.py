@@ -368,3 +368,174 @@ async def test_a_refused_message_with_the_text_of_another_one_is_said_once_more(
     world.backend.then("Two.")
     assert text_of(await sent(world, message("yes", "m2"), trigger="regenerate-message")) == "Two."
     assert await texts(world) == ["yes", "One.", "yes", "Two."]
+
+
+REFUSED = BackendError("no", status=400, body=b'{"error": {"message": "no"}}')
+AFTERWARDS = (
+    "nothing",
+    "edit",
+    "cut",
+    "cut that can be undone",
+    "rewind",
+    "click",
+    "other clicks",
+    "failure",
+)
+
+
+@pytest.mark.parametrize("afterwards", AFTERWARDS)
+@pytest.mark.parametrize("named", ["", "ada/hall-2"])
+@pytest.mark.parametrize("wire", WIRES)
+@asynchronous
+async def test_what_goes_on_once_is_not_paid_again(afterwards: str, named: str, wire: str) -> None:
+    """Whatever has happened to its turn since then: the reply is told, or the request is refused."""
+    world = world_of("One.", DOWN, "Two.", wire=wire)
+    conversation = world.chat.conversation(world.store, "ada/hall")
+    await world.ask("POST", TURNS, said("say 1"))
+    await world.ask("POST", TURNS, said("say 2", "m2"))
+    assert await once_more(world, "say 2", "a1", named) == (200, "Two.")
+    is_told = afterwards in ("nothing", "other clicks", "failure")
+    if afterwards == "edit":
+        world.backend.then("Edited.")
+        await conversation.send("changed", edit=2)
+    elif afterwards.startswith("cut"):
+        world.backend.then("Three.")
+        await world.ask("POST", TURNS, said("say 3", "m3"))
+        retain = "undone" in afterwards
+        await conversation.compact(Compactor(lambda _: True, KeepRecentTurns(1), retain=retain))
+    elif afterwards == "rewind":
+        await conversation.rewind(2)
+    elif afterwards == "click":
+        world.backend.then("Anew.")
+        assert await once_more(world, "say 2", "a2", "ada/hall-2") == (200, "Anew.")
+    elif afterwards == "other clicks":
+        for number in range(3, 6):
+            world.backend.then(DOWN)
+            await world.ask("POST", TURNS, said(f"say {number}", f"m{number}"))
+            world.backend.then("Later.")
+            assert await once_more(world, f"say {number}", f"b{number}", "") == (200, "Later.")
+    elif afterwards == "failure":
+        world.backend.then(DOWN)
+        await world.ask("POST", TURNS, said("say 3", "m3"))
+    count, before = len(world.backend.requests), await texts(world)
+
+    for _ in range(2):
+        answer = await once_more(world, "say 2", "a1", named)
+        assert answer == ((200, "Two.") if is_told else (409, "TurnConflictError"))
+
+    assert (len(world.backend.requests), await texts(world)) == (count, before)
+
+
+@pytest.mark.parametrize("named", ["", "ada/hall-2"])
+@asynchronous
+async def test_a_request_whose_message_was_refused_has_no_other_reply(named: str) -> None:
+    """The next message has the number that its turn had."""
+    world = world_of("One.", DOWN, *[REFUSED] * 3)
+    await world.ask("POST", TURNS, said("say 1"))
+    await world.ask("POST", TURNS, said("say 2", "m2"))
+    assert (await once_more(world, "say 2", "a1", named))[0] == 422
+    world.backend._steps.clear()
+    world.backend.then("Three.")
+    await world.ask("POST", TURNS, said("say 3", "m3"))
+    assert await once_more(world, "say 2", "a1", named) == (409, "TurnConflictError")
+    assert await texts(world) == ["say 1", "One.", "say 3", "Three."]
+
+
+@asynchronous
+async def test_a_request_beside_another_process_is_not_noted() -> None:
+    """What the other process gets is not the reply of this request."""
+    world = world_of("One.", DOWN, "Two.", "Mine.")
+    await world.ask("POST", TURNS, said("say 1"))
+    await world.ask("POST", TURNS, said("say 2", "m2"))
+    async with world.store.lease("ada/hall", 60.0):
+        assert await once_more(world, "say 2", "a1", "") == (409, "TurnInProgressError")
+    await world.chat.conversation(world.store, "ada/hall").resume()
+    assert await once_more(world, "say 2", "a1", "") == (200, "Mine.")
+    assert await texts(world) == ["say 1", "One.", "say 2", "Mine."]
+
+
+@pytest.mark.parametrize("how", ["plain", "AI SDK", "AI SDK by the message"])
+@pytest.mark.parametrize("wire", WIRES)
+@asynchronous
+async def test_a_refused_message_is_said_once_more_beside_a_failed_one(how: str, wire: str) -> None:
+    """The failed one is another sender's. So it is not the one that is meant."""
+    world = world_of("One.", *[REFUSED] * 3, wire=wire)
+    await sent(world, message("say 1", "m1"))
+    await sent(world, message("say 2", "m2"))
+    world.backend._steps.clear()
+    world.backend.then(DOWN)
+    await sent(world, message("say 3", "m3"))
+    world.backend.then("Both.")
+    if how == "plain":
+        assert await once_more(world, "say 2", "a1", "") == (200, "Both.")
+    else:
+        about = {"trigger": "regenerate-message", **({"messageId": "m2"} if "message" in how else {})}
+        assert text_of(await sent(world, message("say 2", "m2"), **about)) == "Both."
+    assert await texts(world) == ["say 1", "One.", "say 3", "say 2", "Both."]
+
+
+@pytest.mark.parametrize("named", ["m2", "ada/hall-2u"])
+@pytest.mark.parametrize("wire", WIRES)
+@asynchronous
+async def test_the_named_one_of_two_messages_is_answered_again(named: str, wire: str) -> None:
+    """The client has taken the newer one away with the reply."""
+    world = world_of("One.", DOWN, "Both.", "Anew.", wire=wire)
+    await sent(world, message("say 1", "m1"))
+    await sent(world, message("say 2", "m2"))
+    await sent(world, message("say 3", "m3"))
+    assert await texts(world) == ["say 1", "One.", "say 2", "say 3", "Both."]
+    about = {"trigger": "regenerate-message", "messageId": named}
+    assert text_of(await sent(world, message("say 2", named), **about)) == "Anew."
+    assert await texts(world) == ["say 1", "One.", "say 2", "Anew."]
+
+
+@pytest.mark.parametrize("change", ["convert", "redact", "nothing"])
+@pytest.mark.parametrize("first", ["an edit", "a click"])
+@pytest.mark.parametrize("wire", WIRES)
+@asynchronous
+async def test_an_edit_behind_a_reply_that_was_written_again(change: str, first: str, wire: str) -> None:
+    """A request before it has failed, so that the message waits."""
+    world = world_of("One.", "Anew.", DOWN, "Edited.", wire=wire)
+    click = {"trigger": "regenerate-message", "messageId": "m1"}
+    await sent(world, message("My number is 4711", "m1"))
+    await sent(world, message("My number is 4711", "m1"), **click)
+    if change == "redact":
+        await world.chat.conversation(world.store, "ada/hall").redact("4711")
+    elif change == "convert":
+        for to in ({*WIRES} - {wire}).pop(), wire:
+            row = await world.store.load("ada/hall")
+            await world.store.save("ada/hall", convert_state(row.blob, to).state, expected=row.version)
+    if first == "a click":
+        await sent(world, message("My number is 4711", "m1"), **click)
+    else:
+        await sent(world, message("changed", "m1"), messageId="m1")
+    assert text_of(await sent(world, message("changed", "m1"), messageId="m1")) == "Edited."
+    assert await texts(world) == ["changed", "Edited."]
+
+
+@pytest.mark.parametrize("how", ["plain", "AI SDK"])
+@pytest.mark.parametrize("wire", WIRES)
+@asynchronous
+async def test_refused_files_replace_no_other_files(how: str, wire: str) -> None:
+    """Both messages have no text."""
+    world = world_of("One.", *[REFUSED] * 3, wire=wire)
+    pictures = [PNG, "data:image/png;base64,iVBORw0KGgoAAAA="]
+    asked = [
+        {"id": f"m{n}", "role": "user", "parts": [{"type": "file", "mediaType": "image/png", "url": url}]}
+        for n, url in enumerate(pictures)
+    ]
+    for one in asked:
+        await sent(world, one)
+    world.backend._steps.clear()
+    world.backend.then("Both.")
+    if how == "plain":
+        parts = [{"type": "file", "media_type": "image/png", "url": pictures[1]}]
+        await world.ask("POST", TURNS, {"parts": parts, "turn_id": "a1", "again": ""})
+    else:
+        await sent(world, asked[1], trigger="regenerate-message")
+    assert await texts(world) == ["", "One.", "", "Both."]
+    assert all(url.rpartition(",")[2].encode() in world.backend.requests[-1].body for url in pictures)
+    world.backend.then("Anew.")
+    if how == "plain":
+        await world.ask("POST", TURNS, {"parts": parts, "turn_id": "a2", "again": ""})
+        assert await texts(world) == ["", "One.", "", "Anew."]
