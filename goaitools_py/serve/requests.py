@@ -156,24 +156,22 @@ class ConversationRequest:
             ):
                 return  # else a conversion may make it look as if the same message came again
             try:
-                await self._driver.drive_asked(run, turn, is_new=True, said=ask.said)
+                await self._say(run, ask, turn, edit)
             except TurnConflictError:
                 if ask.edit != "" or edit is not None or run.events:
                     raise
                 # The client knows a message under this id, and has changed it.
-                await self._edit(run, ask, ask.turn_id or "")
-            except EditError:
-                if edit is None or run.events or not await self._edit_written_again(run, ask, edit):
-                    raise
+                own = ask.turn_id or ""
+                await self._say(run, ask, self._turn_of(ask, own), own)
 
         steers = self._steers and edit is None
         return self._start(drive, turn_id=ask.turn_id, said=ask.said, steers=steers)
 
-    async def _edit(self, run: Run, ask: Ask, edit: str) -> None:
+    async def _say(self, run: Run, ask: Ask, turn: AsyncTurn, edit: str | None) -> None:
         try:
-            await self._driver.drive_asked(run, self._turn_of(ask, edit), is_new=True, said=ask.said)
+            await self._driver.drive_asked(run, turn, is_new=True, said=ask.said)
         except EditError:
-            if run.events or not await self._edit_written_again(run, ask, edit):
+            if edit is None or run.events or not await self._edit_written_again(run, ask, edit):
                 raise
 
     async def _edit_written_again(self, run: Run, ask: Ask, edit: str, *, is_found: bool = False) -> bool:
