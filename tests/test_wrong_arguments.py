@@ -269,6 +269,15 @@ def test_a_value_in_place_of_the_options_is_told_its_name() -> None:
     assert refused(lambda: other(Chat)("sim", Limits())).endswith("pass it by name: limits=…")
 
 
+def test_what_is_appended_is_a_message() -> None:
+    """To a state, and to a kept conversation."""
+    chat = Chat(ScriptedBackend("Hello."))
+    conversation = chat.conversation(MemoryStore(), "ada")
+    text = "messages must be made with user(), system(), assistant() or event(), not str"
+    assert refused(lambda: other(chat).append_to_state(None, "Hello.")) == text
+    assert refused(lambda: other(conversation).append("Hello.")) == text
+
+
 def test_what_holds_a_state_is_no_state() -> None:
     """A result and a conversion have `.state`; a tuple is what `chat_with_state` gives."""
     chat = Chat(ScriptedBackend("Hello."))
@@ -361,8 +370,8 @@ def test_a_server_that_is_not_there_is_named() -> None:
         chat.chat(user="Hello.")
 
     assert str(caught.value) == (
-        "the provider could not be reached (no answer from 127.0.0.1 (ConnectError)); try resume(err.state) "
-        "later; if this stays, check base_url= and the network"
+        "the provider could not be reached (no answer from 127.0.0.1 (ConnectError)); try resume later; "
+        "if this stays, check base_url= and the network"
     )
 
 

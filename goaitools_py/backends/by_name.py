@@ -114,6 +114,8 @@ def _parsed(name: str) -> _Place:
 def _elsewhere(name: str) -> str:
     """A hint for an unknown name, for the error text."""
     wire, colon, model = name.partition(":")
+    if wire == "sim":
+        return f"; the simulator has {', '.join(repr(f'sim:{one}') for one in WIRES)}"
     if wire.lower() in WIRES:
         return f"; did you mean '{wire.lower()}:{model}'?"
     if wire.startswith(("gpt", "o1", "o3", "o4")):

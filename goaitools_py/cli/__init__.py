@@ -81,8 +81,12 @@ def _run(args: argparse.Namespace) -> int:
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (GoAIToolsError, OSError) as error:
+    except GoAIToolsError as error:
         print(f"goaitools: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        is_named = error.filename is not None and error.strerror is not None
+        print(f"goaitools: {f'{error.filename}: {error.strerror}' if is_named else error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(file=sys.stderr)

@@ -199,6 +199,8 @@ def run_export(args: argparse.Namespace) -> int:
     """Read the state and write the text."""
     if args.archived and not args.markdown:
         args.error("--archived goes with --markdown; JSON has the archive anyway")
+    if args.markdown and args.json:
+        args.error("--markdown and --json are two forms: give one of them")
     with opened_source(args) as source:
         text = _markdown(args, source) if args.markdown else _json(source)
     data = text.encode()

@@ -47,6 +47,8 @@ def run(args: argparse.Namespace) -> int:
         if args.state is not None or not has_store(args):
             args.error("--all needs a --store URL, and no STATE")
         return _all(args)
+    if args.prefix:
+        args.error("--prefix goes with --all")
     with opened_source(args) as source:
         facts = _facts(source)
     if args.json:

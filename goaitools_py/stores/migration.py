@@ -100,7 +100,7 @@ class SQLiteTables:
                 f"{Path(path).absolute().as_uri()}?mode={mode}", uri=True, timeout=60.0, isolation_level=None
             )
         except sqlite3.Error as exc:
-            raise _failed(exc) from None
+            raise StoreUnavailableError(f"SQLite could not open {path!r}: {exc}; check the path") from None
 
     def columns(self, table: str) -> frozenset[str] | None:
         """The names of a table's columns; None if the table does not exist."""

@@ -475,7 +475,7 @@ class Ledger(TurnState):
         """The error of a turn that has used up its time."""
         return self.error(
             DeadlineExceededError,
-            f"the turn's timeout of {self.options.timeout:g} s passed; resume(err.state) goes on",
+            f"the turn's timeout of {self.options.timeout:g} s passed; resume goes on",
             retryable=True,
         )
 

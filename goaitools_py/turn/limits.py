@@ -99,7 +99,7 @@ def stop_at_limit(ledger: Ledger, invalid_in_a_row: int = 0) -> str | None:
         raise ledger.error(BudgetExceededError, limit)
     ledger.warn(code, limit)
     if ledger.options.on_limit == "raise":
-        advice = "resume(err.state) goes on by one more reply and its calls, or up to a larger limit"
+        advice = "resume goes on by one more reply and its calls, or up to a larger limit"
         raise ledger.error(LimitExceededError, f"{limit}; {advice}")
     return limit
 

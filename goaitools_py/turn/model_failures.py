@@ -40,17 +40,17 @@ _ERRORS: Final[dict[str, tuple[type[TurnError], str, str]]] = {
     "unavailable": (
         ProviderUnavailableError,
         "the provider could not be reached or is failing",
-        "try resume(err.state) later",
+        "try resume later",
     ),
     "rate_limit": (
         RateLimitError,
         "the provider limits the request rate",
-        "try resume(err.state) after err.retry_after seconds",
+        "try resume after err.retry_after seconds",
     ),
     "auth": (
         AuthenticationError,
         "the provider refused the credentials",
-        "check the API key, then resume(err.state)",
+        "check the API key, then resume",
     ),
     "rejected": (
         ProviderRejectedError,
@@ -65,7 +65,7 @@ _ERRORS: Final[dict[str, tuple[type[TurnError], str, str]]] = {
     "protocol": (
         ProviderProtocolError,
         "the provider answered 200 with something that is not a reply",
-        "check base_url and proxies; resume(err.state) tries again",
+        "check base_url and proxies; resume tries again",
     ),
     "signature": (
         ProviderRejectedError,
@@ -75,14 +75,14 @@ _ERRORS: Final[dict[str, tuple[type[TurnError], str, str]]] = {
     "interrupted": (
         StreamInterruptedError,
         "the reply broke off before its end",
-        "resume(err.state) asks again",
+        "resume asks again",
     ),
     "forked": (
         ProviderUnavailableError,
         "the client that the backend was given was used before this process was forked, and two processes on "
         "one connection read each other's replies",
         "make the client and the backend in each process (after the fork), or let the backend make its own "
-        "client, then resume(err.state)",
+        "client, then resume",
     ),
 }
 """For each kind of fault: the class of the error, the text of the problem, and the advice."""
@@ -142,7 +142,7 @@ def _error_of(ledger: Ledger, failure: Failure) -> TurnError:
         return ledger.error(
             type(before),
             f"a fallback refused the request{f' ({detail})' if detail else ''}, after the provider before it "
-            f"had failed ({type(before).__name__}); try resume(err.state) later",
+            f"had failed ({type(before).__name__}); try resume later",
             retryable=before.retryable,
             retry_after=before.retry_after,
             status_code=failure.status,
@@ -175,7 +175,7 @@ def _words(ledger: Ledger, failure: Failure) -> tuple[str, str]:
     if failure.passed in _WAITED:
         return (
             _WAITED[failure.passed].format(getattr(ledger.options, failure.passed)),
-            "resume(err.state) asks again; a larger limit leaves the model more time",
+            "resume asks again; a larger limit leaves the model more time",
         )
     cause = failure.cause
     redirect = getattr(cause, "redirect", None)
@@ -183,55 +183,55 @@ def _words(ledger: Ledger, failure: Failure) -> tuple[str, str]:
         asked, other = redirect
         return (
             f"{asked} redirected the request to {other}, another origin, and nothing was sent there",
-            "if the other server is the right one, set base_url= to it, then resume(err.state)",
+            "if the other server is the right one, set base_url= to it, then resume",
         )
     if failure.fault.kind == "auth" and failure.status is None and isinstance(cause, BackendError):
         variable = getattr(failure.cause, "key_variable", "") or "(see err.sdk_error)"
         return (
             "there are no credentials for the provider, so it was not asked",
-            f"set the environment variable {variable} or pass api_key=, then resume(err.state)",
+            f"set the environment variable {variable} or pass api_key=, then resume",
         )
     if failure.fault.kind == "protocol" and failure.status is not None:
         return (
             "the server refused what its own model wrote, such as a malformed tool call",
-            "resume(err.state) asks again; err.partial_text has the model's text, if the server shows it",
+            "resume asks again; err.partial_text has the model's text, if the server shows it",
         )
     if failure.fault.kind == "rate_limit" and not failure.fault.retryable:
         return (
             "the account or the key has no quota left",
-            "add credit, or raise the limit, then resume(err.state)",
+            "add credit, or raise the limit, then resume",
         )
     if failure.fault.kind == "rate_limit" and failure.fault.retry_after is None:
-        return _ERRORS["rate_limit"][1], "try resume(err.state) later"
+        return _ERRORS["rate_limit"][1], "try resume later"
     if failure.fault.kind == "rejected" and failure.status == _NO_SUCH_PLACE:
         return (
             "the provider does not know the model, or has nothing at this address",
-            f"check the model's name {_model(ledger)!r}, and base_url=, then resume(err.state)",
+            f"check the model's name {_model(ledger)!r}, and base_url=, then resume",
         )
     if failure.fault.kind == "auth" and (failure.status == 402 or failure.fault.code in _NO_CREDIT):
         return (
             "the provider wants to be paid first: the account or the key has no credit left",
-            "add credit, or raise the key's limit, then resume(err.state)",
+            "add credit, or raise the key's limit, then resume",
         )
     if failure.fault.kind == "auth" and (variable := getattr(cause, "key_variable", "")):
         return (
             "the provider refused the credentials",
-            f"check the API key (environment variable {variable}, or api_key=), then resume(err.state)",
+            f"check the API key (environment variable {variable}, or api_key=), then resume",
         )
     if failure.fault.kind == "auth" and failure.status == 403:
         return (
             "the provider does not allow this to the credentials",
-            "check the API key, and what it may use, then resume(err.state)",
+            "check the API key, and what it may use, then resume",
         )
     if failure.fault.kind == "auth" and failure.status == 407:
         return (
             "the proxy refused the credentials",
-            "check those in the proxy's URL, then resume(err.state)",
+            "check those in the proxy's URL, then resume",
         )
     if failure.fault.kind == "unavailable" and failure.status is None and isinstance(cause, BackendError):
         return (
             f"the provider could not be reached ({cause})",
-            "try resume(err.state) later; if this stays, check base_url= and the network",
+            "try resume later; if this stays, check base_url= and the network",
         )
     _, found, advice = _ERRORS[failure.fault.kind]
     if failure.fault.kind == "rejected" and failure.status in REFUSES_FORMS:

@@ -149,7 +149,7 @@ def run_calls(
         raise _overflow(ledger)
     if failure is not None:
         what = "a tool ended the turn" if aborted else f"a tool raised {type(failure).__name__}"
-        raise ledger.error(ToolFailedError, f"{what}; resume(err.state) tells the model") from failure
+        raise ledger.error(ToolFailedError, f"{what}; resume tells the model") from failure
     return any_valid
 
 
@@ -158,7 +158,7 @@ def _overflow(ledger: Ledger) -> StateSizeError:
     return ledger.error(
         StateSizeError,
         f"{ledger.overflow}; err.tool_log has it all, and calls that had not started were not run: "
-        "resume(err.state) tells the model so",
+        "resume tells the model so",
     )
 
 

@@ -98,6 +98,37 @@ def test_what_no_command_knows_is_a_usage_error(argv: list[str], capsys: pytest.
     assert "usage: goaitools" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("argv", "advice"),
+    [
+        (["cost", "--store", "sqlite:///a.db", "--prefix", "ada"], "--prefix goes with --all"),
+        (["export", "a.bin", "--markdown", "--json"], "give one of them"),
+        (["chat", "--model", "sim:foo"], "'sim:openai', 'sim:openai-responses', 'sim:anthropic'"),
+    ],
+)
+def test_options_that_do_not_fit_are_told(
+    argv: list[str], advice: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An option that would do nothing is a usage error."""
+    with pytest.raises(SystemExit) as found:
+        main(argv)
+    assert (found.value.code, advice in capsys.readouterr().err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [["inspect", "gone"], ["export", "gone"], ["store", "migrate", "sqlite:///gone", "--dry-run"]],
+)
+def test_a_file_that_is_not_there_is_named(
+    argv: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(argv) == 1
+    told = capsys.readouterr().err
+    assert "gone" in told
+    assert "Errno" not in told
+
+
 def test_the_script_is_the_command() -> None:
     """The package installs `goaitools`, which is this function."""
     (entry,) = entry_points(group="console_scripts", name="goaitools")

@@ -37,6 +37,7 @@ from ...types.errors import StateConflictError, TurnError
 from ...types.messages import Message
 from ...types.options import UNSET, ChatOptions, given_options
 from ...types.result import CompactionReport
+from ..handles import checked_message
 from . import changes
 from .changes import KeptCompaction
 from .full_row import shows_title
@@ -375,6 +376,7 @@ class KeptFacade:
 
     def _appending(self, messages: tuple[Message, ...]) -> Flow[tuple[str, ...]]:
         settings = self._settings
+        messages = tuple(map(checked_message, messages))
         # An event with an id keeps it: appended again, it has the same one.
         fresh = changes.message_ids(messages)
         ids = [one if message.event_id is None else "" for one, message in zip(fresh, messages, strict=True)]
