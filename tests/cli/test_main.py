@@ -110,9 +110,8 @@ def test_options_that_do_not_fit_are_told(
     argv: list[str], advice: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An option that would do nothing is a usage error."""
-    with pytest.raises(SystemExit) as found:
-        main(argv)
-    assert (found.value.code, advice in capsys.readouterr().err) == (2, True)
+    assert main(argv) == 2
+    assert advice in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
