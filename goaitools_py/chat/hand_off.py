@@ -10,12 +10,18 @@ runs again. It gets the stored reply if the inner turn had ended; else the inner
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
+from ..open_turn.turn_ids import TURN_IDS_FACT
+from ..state.records import digest8
 from ..tools import Tool, ToolContext, Waiting
 from ..types.answers import pending_text
-from ..types.errors import ToolError, TurnError
+from ..types.errors import ToolError, ToolPendingError, TurnError
 from ..types.result import ChatResult
+
+if TYPE_CHECKING:
+    from .kept.facade import ConversationSnapshot
 
 __all__ = ["hand_off", "hand_off_async"]
 
@@ -46,7 +52,14 @@ def hand_off(
             if ctx.answers:
                 result = kept.resume(ctx.answers, **_given(ctx, fields))
             else:
-                result = kept.send(message, **_given(ctx, fields), turn_id=ctx.idempotency_key)
+                send = partial(kept.send, message, **_given(ctx, fields), turn_id=ctx.idempotency_key)
+                try:
+                    result = send()
+                except ToolPendingError:
+                    if "on_pending" in fields:
+                        raise
+                    _refuse_beside(ctx, name, kept.snapshot())
+                    result = send(on_pending="deny")
         except TurnError as error:
             raise _failed(ctx, name, error) from None
         return _reply(ctx, result)
@@ -69,7 +82,14 @@ def hand_off_async(
             if ctx.answers:
                 result = await kept.resume(ctx.answers, **_given(ctx, fields))
             else:
-                result = await kept.send(message, **_given(ctx, fields), turn_id=ctx.idempotency_key)
+                send = partial(kept.send, message, **_given(ctx, fields), turn_id=ctx.idempotency_key)
+                try:
+                    result = await send()
+                except ToolPendingError:
+                    if "on_pending" in fields:
+                        raise
+                    _refuse_beside(ctx, name, await kept.snapshot())
+                    result = await send(on_pending="deny")
         except TurnError as error:
             raise _failed(ctx, name, error) from None
         return _reply(ctx, result)
@@ -86,10 +106,21 @@ def _key(ctx: ToolContext[Any], name: str, key: Callable[[ToolContext[Any]], str
 
 
 def _given(ctx: ToolContext[Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    # The inner conversation may have a waiting call of an earlier turn. The outer model was told that it was
-    # denied.
     deps = {} if ctx.deps is None else {"deps": ctx.deps}
-    return {**deps, "on_pending": "deny", **fields}
+    return {**deps, "on_pending": "raise", **fields}
+
+
+def _refuse_beside(ctx: ToolContext[Any], name: str, kept: ConversationSnapshot | None) -> None:
+    """Raise if the inner conversation waits for another call of the same reply: its question is open.
+
+    If it waits for a call of an earlier turn, that call can be denied: the outer model was told so.
+    """
+    turns = () if kept is None else kept.history.turns
+    ids = turns[-1].facts.get(TURN_IDS_FACT, ()) if turns else ()
+    if any(digest8(key) in ids for key in ctx._beside()):
+        raise ToolError(
+            f"{name} waits for an answer to your other call. Call it again when that one is over."
+        )
 
 
 def _reply(ctx: ToolContext[Any], result: ChatResult) -> str:

@@ -276,6 +276,12 @@ def idempotency_key(state: ConversationState, index: int, call: JournalCall) -> 
     return base64.b32encode(hashlib.sha256(key).digest()[:15]).decode().lower()
 
 
+def keys_beside(state: ConversationState, index: int) -> tuple[str, ...]:
+    """The idempotency keys of the other calls of the same reply."""
+    calls = state.open.calls if state.open is not None else ()
+    return tuple(idempotency_key(state, at, call) for at, call in enumerate(calls) if at != index)
+
+
 # ------------------------------------------------------------------------------ results that are kept whole
 
 

@@ -183,13 +183,17 @@ def with_metadata(state: ConversationState, metadata: Mapping[str, str] | None) 
 def not_accepted(state: ConversationState, before: ConversationState) -> ConversationState:
     """Undo `accept`, because the answer did not come from a model.
 
-    The state gets the open turn and the inbox of `before`, and keeps the messages that came in since.
+    The state gets the open turn, the inbox and the waiting metadata of `before`, and keeps the messages that
+    came in since.
     """
     newer = {item.topic for item in state.inbox if item.topic}
     left = {id(item) for item in state.inbox}  # items that the request did not carry are still here
     # The order of the inbox is the order of arrival: what was sent came before what has arrived since.
     unseen = (item for item in before.inbox if item.topic not in newer and id(item) not in left)
-    return replace(state, open=before.open, inbox=(*unseen, *state.inbox))
+    meta = state.meta
+    if before.meta.said:
+        meta = msgspec.structs.replace(meta, said={**before.meta.said, **meta.said})
+    return replace(state, meta=meta, open=before.open, inbox=(*unseen, *state.inbox))
 
 
 def _with_results(turn: OpenTurn, dialect: Dialect) -> OpenTurn:

@@ -5,7 +5,7 @@ Owns: `ToolContext` and `Action`. Must never know: how a tool is described, foun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic
 
 from ..base.values import Value, field
@@ -57,7 +57,9 @@ class ToolContext(Value, Generic[DepsT], frozen=True, kw_only=True):
             them, by call id.
     """
 
-    _unshown = frozenset({"deps", "answers", "_actions", "_asked", "_bills", "_heard", "_keeps", "_left"})
+    _unshown = frozenset(
+        {"deps", "answers", "_actions", "_asked", "_beside", "_bills", "_heard", "_keeps", "_left"}
+    )
 
     deps: DepsT
     call_id: str = ""
@@ -69,6 +71,8 @@ class ToolContext(Value, Generic[DepsT], frozen=True, kw_only=True):
     answers: Mapping[str, Any] = {}
     _asked: str = ""
     """The calls that waited, as `Waiting.asks` has them, when answers to some of them have come."""
+    _beside: Callable[[], Sequence[str]] = tuple
+    """Gives the idempotency keys of the other calls of the same reply."""
     _keeps: bool = False
     """True if a result beyond `max_result_bytes` is kept whole."""
     _actions: list[Action] = field(default_factory=list)

@@ -17,6 +17,7 @@ blob at every instant: each step replaces one frozen state in the turn's books (
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -237,6 +238,11 @@ class TurnEngine:
         RuntimeError once the turn is over: the result's state would not have them.
         """
         self._ledger.append(messages)
+
+    def join(self, messages: Sequence[Message], error: TurnError) -> None:
+        """Add messages to the error of this turn. A successor had taken them, and could not begin."""
+        self._ledger.take_over(messages)
+        self._ledger.refresh(error)
 
     def _repeat(self, state: ConversationState, stored: StoredReply) -> Flow[ChatResult[Any]]:
         """Return the stored reply of a turn that was finished before. Neither a model nor a tool runs."""

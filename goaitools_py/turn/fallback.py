@@ -17,6 +17,7 @@ ask the resting one last.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
@@ -60,6 +61,9 @@ class FallbackTurn:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._engine = TurnEngine(plan)
+        # One lock for the engine and these messages: what another thread appends reaches each engine once.
+        self._appended: tuple[Message, ...] = ()
+        self._lock = threading.Lock()
 
     def run(self) -> Flow[ChatResult]:
         """As `TurnEngine.run`. Raises the last provider's error if all are down."""
@@ -70,6 +74,7 @@ class FallbackTurn:
         place = left.pop(0)
         flow = self._begin(place)
         failed: TurnError | None = None
+        ended, taken = self._engine, 0
         while True:
             problem = ""
             try:
@@ -93,6 +98,7 @@ class FallbackTurn:
                 continue
             if problem:  # the next provider could not begin: raise the error with the complete state
                 failed.add_note(f"the next of the fallbacks could not go on ({problem})")
+                self._go_back(ended, taken, failed)
                 raise failed from failed.__cause__
             if _is_unreachable(failed):
                 outages.note(place.number, (yield Clock()).monotonic)
@@ -108,25 +114,47 @@ class FallbackTurn:
                 yield Emit(
                     FellBack(before, now, type(failed).__name__, failed.status_code, **self._engine.event_ids)
                 )
-            self._engine = engine
+            with self._lock:
+                # The state of the failure has all that was appended before: the engine takes no more since.
+                ended, self._engine, taken = self._engine, engine, len(self._appended)
             flow = _through(engine.run(), place.backend, has_begun=True)
 
     def _begin(self, place: _Place) -> Flow[ChatResult]:
         """The turn's flow at this provider. At a fallback the turn warns that the earlier providers rest."""
-        if place.number == 0:
-            return self._engine.run()
+        return self._engine.run() if place.number == 0 else self._begin_elsewhere(place)
+
+    def _begin_elsewhere(self, place: _Place) -> Flow[ChatResult]:
         rests = _UNREACHABLE("the provider rests: it could not be reached", retryable=True)
-        self._engine = engine = TurnEngine(replace(_plan_at(self._plan, place), stands_for=rests))
+        engine = TurnEngine(replace(_plan_at(self._plan, place), stands_for=rests))
+        self._begin_with(engine)
         own, now = _places(self._plan)[0], _name(place, engine.asked_model)
         before = _name(own, self._plan.options.settings.get("model") or own.model)
         engine.fell_back(before, now, _UNREACHABLE.__name__, None)
         told = (before, now) if self._plan.listening else None
-        return _through(engine.run(), place.backend, told=told)
+        return (yield from _through(engine.run(), place.backend, told=told))
 
     def _begin_at_home(self) -> Flow[ChatResult]:
         """The turn's flow at the chat's own provider, after a fallback could not begin."""
-        self._engine = self._engine.begun_anew(self._plan)
-        return self._engine.run()
+        engine = self._engine.begun_anew(self._plan)
+        self._begin_with(engine)
+        return (yield from engine.run())
+
+    def _begin_with(self, engine: TurnEngine) -> None:
+        """Begin the whole turn with this engine: it gets all that was appended.
+
+        Raises ValueError and TypeError for messages that its provider API cannot take.
+        """
+        with self._lock:
+            if self._appended:
+                engine.append(*self._appended)
+            self._engine = engine
+
+    def _go_back(self, ended: TurnEngine, taken: int, failed: TurnError) -> None:
+        """Give what was appended since the failure to the engine that failed, and to its error."""
+        with self._lock:
+            self._engine, left = ended, self._appended[taken:]
+        if left:
+            ended.join(left, failed)
 
     # The other methods pass on to the engine that runs now.
 
@@ -144,7 +172,9 @@ class FallbackTurn:
 
     def append(self, *messages: Message) -> None:
         """As `TurnEngine.append`. RuntimeError also between two providers."""
-        self._engine.append(*messages)
+        with self._lock:
+            self._engine.append(*messages)
+            self._appended += messages
 
     def stopped(self) -> TurnStoppedError:
         """As `TurnEngine.stopped`."""

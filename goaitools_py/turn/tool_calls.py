@@ -345,6 +345,7 @@ def _start(ledger: Ledger, index: int, step: _Run) -> Flow[None]:
         max_result_bytes=ledger.options.max_tool_result_bytes,
         conversation_id=ledger.event_ids["conversation_id"],
         answers=step.inner,
+        _beside=partial(journal.keys_beside, ledger.state, index),
         _asked=asks_of(before) if step.inner else "",
         _keeps=ledger.options.keep_results == "store" and not is_recall(tool),
     )

@@ -349,6 +349,11 @@ class TurnState(Timing):
                     raise problem
             self._appended.extend(messages)
 
+    def take_over(self, messages: Sequence[Message]) -> None:
+        """Take in messages whose author was told so by a later provider's turn, also behind `close`."""
+        with self._lock:
+            self._appended.extend(messages)
+
     def arrived(self, state: ConversationState, base: bytes, theirs: bytes) -> Arrival | None:
         """Join a state of this turn with the messages that came into the stored conversation, and claim them.
 

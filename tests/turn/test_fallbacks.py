@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from decimal import Decimal
 from typing import Any, ClassVar
 
@@ -17,11 +18,13 @@ from goaitools_py import (
     ProviderTool,
     ProviderUnavailableError,
     tool,
+    user,
 )
 from goaitools_py.backends.base import BackendError
 from goaitools_py.backends.openai_chat.dialect import OpenAIChatDialect
 from goaitools_py.states import inspect_state, read_history
 from goaitools_py.testing import Calls, ScriptedBackend
+from goaitools_py.turn.beginning import Beginning
 from goaitools_py.turn.plan import Outages
 from goaitools_py.types.events import FellBack, TextDelta, TurnStarted
 
@@ -382,3 +385,67 @@ def test_what_is_no_rest(face: Face, given: Any, error: type) -> None:
     """It is refused when the chat is made."""
     with pytest.raises(error, match="fallback_rest"):
         face.chat(ScriptedBackend(), fallback_rest=given)
+
+
+class RefusingDialect(OwnDialect, frozen=True):
+    """It takes no message."""
+
+    def entries(self, messages: Any) -> Any:
+        raise ValueError("it takes no such message")
+
+
+class RefusingBackend(OwnBackend):
+    """It is never asked."""
+
+    dialect = RefusingDialect()
+
+
+@pytest.mark.parametrize("wire", ["openai", "openai-responses", "anthropic"])
+@pytest.mark.parametrize("refuses", [False, True])
+def test_a_message_for_a_turn_whose_provider_rests_is_not_lost(face: Face, wire: str, refuses: bool) -> None:
+    """It is appended before the turn knows who is asked. The fallback may refuse the turn, too."""
+    own = ScriptedBackend(down(None), "Home.", max_retries=0)
+    other = ScriptedBackend("One.", "Two.", wire=wire, model="other")
+    chat = face.chat(own, fallbacks=[RefusingBackend() if refuses else other], fallback_rest=3600)
+    with pytest.raises(ProviderUnavailableError) if refuses else nullcontext():
+        chat.chat_with_state(None, user="one")
+
+    turn = chat.start(None, user="two")
+    turn.append(user("Second."))
+    result = turn.result()
+
+    assert b"Second." in (own if refuses else other).requests[-1].body
+    assert "Second." in [message.text for message in read_history(result.state).turns[-1].messages]
+
+
+def test_a_message_for_a_fallback_that_cannot_begin_is_in_the_error(
+    face: Face, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is appended while the fallback reads the state, and the author was told that it is taken."""
+    own = ScriptedBackend(down(), "Home.", max_retries=0)
+    chat = face.chat(own, fallbacks=[ScriptedBackend(wire="anthropic", model="other")])
+    turn = chat.start(None, user="one")
+    read = Beginning._read
+
+    def appended(self: Any) -> Any:
+        if self._plan.dialect.wire == "anthropic":
+            turn.append(user("Second."))
+            raise ValueError("cannot begin")
+        return read(self)
+
+    monkeypatch.setattr(Beginning, "_read", appended)
+    with pytest.raises(ProviderUnavailableError) as caught:
+        turn.result()
+    monkeypatch.undo()
+
+    assert "Second." in [message.text for message in read_history(caught.value.state).all_messages()]
+    with pytest.raises(RuntimeError):
+        turn.append(user("Third."))
+    assert b"Second." in body_of(chat, own, caught.value.state)
+
+
+def body_of(chat: Any, backend: Any, state: bytes) -> bytes:
+    """The request of a resume."""
+    chat.resume(state)
+    sent: bytes = backend.requests[-1].body
+    return sent

@@ -209,3 +209,24 @@ def test_an_option_is_checked_when_the_tool_is_made(face: Any) -> None:
         world.clerk.as_tool("clerk", "Ask.", store=world.store, timeout_seconds=3)
     with pytest.raises(ValueError, match="tool's name"):
         world.clerk.as_tool("the clerk", "Ask.", store=world.store)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_two_calls_at_a_time_leave_each_other_s_questions(face: Any, wire: str) -> None:
+    """The first one waits for an approval. The second one is told so, and denies nothing."""
+    both = Calls([("clerk", {"message": "Refund 5."}), ("clerk", {"message": "Refund 6."})])
+    refunds = [Calls([("refund", {"euros": euros})]) for euros in (5, 6)]
+    world = World(face, wire, [both, ASK, "Thanks."], [refunds[0], "Five.", refunds[1], "Six."])
+
+    result = world.begin(user="Ask.")
+    for _ in range(2):
+        (call,) = result.pending
+        result = world.chat.resume(result.state, {call.id: Approve()})
+
+    assert (world.paid, result.text) == ([5, 6], "Thanks.")
+    records = result.tool_log
+    assert [record.result for record in records][-1] == "Six."
+    assert "waits for an answer to your other call" in str(
+        read_history(result.state).turns[0].messages[3].said
+    )
+    assert verify_state(result.state) == ()

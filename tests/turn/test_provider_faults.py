@@ -108,13 +108,16 @@ def test_a_200_without_a_reply_is_a_protocol_error(
     sim.push(fault)
 
     with pytest.raises(ProviderProtocolError) as caught:
-        run(chat, before, user=ASKED)
+        run(chat, before, user=ASKED, metadata={"of": "the message"})
 
     err = caught.value
     assert err.retryable
     assert (err.pending_input, err.partial_text, err.usage) == ((), "", Usage())
     assert inspect_state(err.state).waiting_messages == 1
     assert len(sim.requests) == 2
+    resumed = chat.resume(err.state)
+    assert read_history(resumed.state).turns[-1].metadata == {"of": "the message"}
+    sim.requests.pop()
     goes_on(chat, sim, err, texts_sent)
 
 
