@@ -350,7 +350,7 @@ class TurnState(Timing):
             self._appended.extend(messages)
 
     def take_over(self, messages: Sequence[Message]) -> None:
-        """Take in messages whose author was told so by a later provider's turn, also behind `close`."""
+        """Take in messages that a later provider's turn had taken, also behind `close`."""
         with self._lock:
             self._appended.extend(messages)
 
