@@ -66,7 +66,7 @@ def read_aisdk(body: bytes, *, carries: bool = False) -> Ask:
             said=_said(_parts(last)),
             turn_id=text_of(last, "id"),
             again=_again(found, last) if trigger == "regenerate-message" else None,
-            edit=text_of(found, "messageId") if _is_edit(found, last, trigger) else None,
+            edit=_edited(found, last, trigger),
             state=state,
         )
     if last.get("role") != "assistant" or trigger == "regenerate-message":
@@ -87,9 +87,14 @@ def _again(found: dict[str, Any], last: dict[str, Any]) -> str:
     return text_of(last, "id") if found.get("messageId") is None else text_of(found, "messageId")
 
 
-def _is_edit(found: dict[str, Any], last: dict[str, Any], trigger: str) -> bool:
-    """True if the message replaces an earlier one: the client names its id, which the new one has, too."""
-    return trigger == "submit-message" and found.get("messageId") is not None and "id" in last
+def _edited(found: dict[str, Any], last: dict[str, Any], trigger: str) -> str | None:
+    """The id of the message that is replaced; None for a new message.
+
+    An edit names its id, which the new message has, too. A regenerate replaces the message by itself.
+    """
+    if trigger == "regenerate-message":
+        return text_of(last, "id")
+    return text_of(found, "messageId") if found.get("messageId") is not None and "id" in last else None
 
 
 def _parts(message: dict[str, Any]) -> list[dict[str, Any]]:

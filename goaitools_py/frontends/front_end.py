@@ -60,7 +60,8 @@ class Ask(Value, frozen=True, kw_only=True):
         edit: The id of the user's message that this one replaces. "" for the message with the id `turn_id`,
             if there is one. None: a new message.
         again: The id of the reply that is to be written again, or `turn_id` for the reply to the message of
-            this id; "" for the newest one. None: a new message.
+            this id; "" for the newest one. None: a new message. `turn_id` is then the id of this request,
+            or with `edit` the id of the message: a client without ids of requests, so that each is new.
         context: Facts for the model that are not stored.
         metadata: Names and values to keep with the turn.
         state: The state that the client carries, as `state_to_text` writes it; None without one. Only

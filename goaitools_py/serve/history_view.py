@@ -129,7 +129,8 @@ def went_on_with(snapshot: ConversationSnapshot) -> dict[str, int]:
 
 def mark_again(snapshot: ConversationSnapshot, id: str) -> dict[str, str]:
     """The metadata that remember that a request goes on with the unfinished turn. `id`: its digest."""
-    known = {**went_on_with(snapshot), id: _number(snapshot)}
+    known = {one: number for one, number in went_on_with(snapshot).items() if one != id}
+    known[id] = _number(snapshot)
     return {_AGAIN: ",".join(f"{id} {number}" for id, number in [*known.items()][-_MOST_AGAIN:])}
 
 
@@ -181,9 +182,10 @@ def id_again(turn_id: str, ref: str) -> str:
     return f"{turn_id[:200]}~{ref[-50:]}"
 
 
-def shown_id(snapshot: ConversationSnapshot, turn: HistoryTurn) -> str:
-    """The id that is shown of the newest message before the first reply of a turn."""
-    said = sum(message.role == "user" and not message.is_event for message in asked_in(turn))
+def shown_id(snapshot: ConversationSnapshot, turn: HistoryTurn, said: int = 0) -> str:
+    """The id that is shown of a message before the first reply of a turn: of the newest, or of number `said`,
+    from 1."""
+    said = said or sum(message.role == "user" and not message.is_event for message in asked_in(turn))
     return f"{snapshot.info.state.conversation_id}-{turn.number}u{said if said > 1 else ''}"
 
 

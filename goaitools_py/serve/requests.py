@@ -215,53 +215,53 @@ class ConversationRequest:
         assert ask.again is not None
         if self._hub.running(self._key) is not None:
             raise TurnInProgressError("this server runs a turn of this conversation already")
+        turn_id, again, is_message = ask.turn_id, ask.again, ask.edit is not None
+        ask = replace(ask, edit=None)
         snapshot = await self._conversation.snapshot()
         if snapshot is None:
             return await self.say(ask)
         turns, newest = snapshot.history.turns, snapshot.info.state.turns_processed + 1
         conversation = snapshot.info.state.conversation_id
-        # A client that names the message sends its id, and has no id for the request: each one is new. Else a
-        # request that comes twice is known by both ids.
-        is_new = ask.again == ask.turn_id
-        id = f"{ask.turn_id[:200]}~{ask.again[-50:]}"
-        named = with_message(snapshot, ask.again)
-        if not is_new:
-            if any(digest8(id) in turn.facts.get(TURN_IDS_FACT, ()) for turn in turns):
-                return await self.say(replace(ask, again=None, turn_id=id))
-            is_message = with_message(snapshot, ask.turn_id) is not None or is_shown_id(ask.turn_id)
-            went_on = 0 if is_message else went_on_with(snapshot).get(digest8(id), 0)
-            if 0 < went_on < newest:
-                return self._stored(snapshot, _turn_of_again(turns, went_on, ask.said))
-        number = number_named(snapshot, ask.again)
+        # A client that names only the message has no id for the request: each one is new. Else a request that
+        # comes twice is known by both ids.
+        is_new = again == turn_id
+        id = f"{turn_id[:200]}~{again[-50:]}"
+        went_on = 0 if is_message else went_on_with(snapshot).get(digest8(id), 0)
+        if not is_new and any(digest8(id) in turn.facts.get(TURN_IDS_FACT, ()) for turn in turns):
+            return await self.say(replace(ask, again=None, turn_id=id))
+        if 0 < went_on < newest:
+            return self._stored(snapshot, _turn_of_again(turns, went_on, ask.said))
+        named, number = with_message(snapshot, again), number_named(snapshot, again)
         is_open = bool(turns) and turns[-1].number == newest
-        if snapshot.info.state.status in _UNFINISHED:
-            failed = reply_of(snapshot, turns[-1])[1] if is_open else ()
-            asked = [*snapshot.history.waiting, *(one for turn in failed for one in turn.messages)]
-            is_failed = number == newest or number in {turn.number for turn in failed}
-            if is_failed or (not number and _is_asked(asked, ask.said)):
-                if self._has_leases and await self._conversation.is_running():
-                    raise TurnInProgressError("another process runs a turn of this conversation")
-                if not is_new:
-                    await self._conversation.update(metadata=mark_again(snapshot, digest8(id)))
-                return await self._asked_for(snapshot, {}, ask)
-        if not number and (is_new or not ask.again):
-            is_client_id = is_new and not is_shown_id(ask.turn_id)  # a turn would have it
+        is_unfinished = snapshot.info.state.status in _UNFINISHED
+        failed = reply_of(snapshot, turns[-1])[1] if is_unfinished and is_open else ()
+        left = [*snapshot.history.waiting, *(one for turn in failed for one in turn.messages)]
+        is_left = is_unfinished and (number == newest or number in {turn.number for turn in failed})
+        # If this request went on with a turn before, and the turn was refused, another one has its number.
+        if _is_asked(left, ask.said) if went_on or not number else is_left:
+            if not is_message:
+                await self._conversation.update(metadata=mark_again(snapshot, digest8(id)))
+            return await self._asked_for(snapshot, {}, ask) if is_unfinished else self._answer_waiting()
+        if not number and (is_new or not again):
+            is_client_id = is_new and not is_shown_id(turn_id)  # a turn would have it
             of_newest = reply_of(snapshot, turns[-1])[1] if turns and not is_client_id else ()
             if of_newest and _is_asked((one for turn in of_newest for one in turn.messages), ask.said):
                 number = turns[-1].number
             elif is_client_id or not _is_asked((one for turn in turns for one in turn.messages), ask.said):
                 # The provider has refused it.
-                return await self.say(replace(ask, again=None, turn_id=ask.turn_id if is_new else id))
+                return await self.say(replace(ask, again=None, turn_id=turn_id if is_new else id))
         if not 0 < number < newest + is_open:
             raise AskError("again is not the id of a reply of this conversation")
         turn = next((one for one in turns if one.number == number), None)
         edit = f"{conversation}-{number}u"  # a turn that a cut has taken comes back if the cut can be undone
-        if named is not None and (named.id or is_shown_id(ask.again)):
-            edit = named.id or ask.again
+        if named is not None and (named.id or is_shown_id(again)):
+            edit = named.id or again
         elif turn is not None:
             turn = _of_call(turns, turn, ask.said)
-            number, edit = turn.number, shown_id(snapshot, turn)
-        id = id_again(ask.turn_id, f"{conversation}-{number}") if is_new else id
+            users = [one for one in asked_in(turn) if one.role == "user" and not one.is_event]
+            same = [at for at, one in enumerate(users, 1) if _is_same(one, ask.said)]
+            number, edit = turn.number, shown_id(snapshot, turn, same[-1] if same else 0)
+        id = id_again(turn_id, f"{conversation}-{number}") if is_new else id
         return await self.say(replace(ask, again=None, edit=edit, turn_id=id))
 
     # -------------------------------------------------------------------------------------- answers
@@ -340,8 +340,7 @@ class ConversationRequest:
         if snapshot is not None and left == "unfinished" and goes_on:
             return self._go_on(snapshot)
         if left == "messages" and goes_on == "messages":
-            turn = self._conversation.start(**self._options(Ask()))
-            return self._start(lambda run: self._driver.drive(run, turn))
+            return self._answer_waiting()
         if run is not None and run.is_good:
             return run
         if has_lost and snapshot is not None and snapshot.history.turns:
@@ -349,6 +348,10 @@ class ConversationRequest:
             if is_over:
                 return self._newest(snapshot)
         return _STATUS[left]
+
+    def _answer_waiting(self) -> Run:
+        turn = self._conversation.start(**self._options(Ask()))
+        return self._start(lambda run: self._driver.drive(run, turn))
 
     def _newest(self, snapshot: ConversationSnapshot) -> Run:
         """Tell the newest turn from the store, which has turns or was stopped before the first one."""
@@ -498,12 +501,13 @@ def _is_asked(messages: Iterable[Message], said: Sequence[Part]) -> bool:
 
 def _is_same(message: Message, said: Sequence[Part]) -> bool:
     """True if the texts are equal. Only messages without text are told apart by their files."""
-    text = "".join(part.text for part in said if isinstance(part, Text))
+    text = "".join(part.text for part in said if isinstance(part, Text) and not part.is_block)
     return message.said == text and (text != "" or _files(message.parts) == _files(said))
 
 
-def _files(parts: Sequence[Part]) -> list[tuple[bytes | None, str | None]]:
-    return [(part.data, part.url) for part in parts if isinstance(part, (Image, Document, Audio))]
+def _files(parts: Sequence[Part]) -> list[object]:
+    media = [(part.data, part.url) for part in parts if isinstance(part, (Image, Document, Audio))]
+    return [*media, *(part.text for part in parts if isinstance(part, Text) and part.is_block)]
 
 
 def _of_call(turns: Sequence[HistoryTurn], turn: HistoryTurn, said: Sequence[Part]) -> HistoryTurn:

@@ -150,7 +150,7 @@ class FallbackTurn:
             self._engine = engine
 
     def _go_back(self, ended: TurnEngine, taken: int, failed: TurnError) -> None:
-        """Give the messages that were appended since the failure to the engine that failed, and to its error."""
+        """Give the messages that were appended since the failure to the failed engine, and to its error."""
         with self._lock:
             self._engine, left = ended, self._appended[taken:]
         if left:

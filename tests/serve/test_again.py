@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from goaitools_py import Compactor, KeepRecentTurns, assistant
+from goaitools_py import Compactor, KeepRecentTurns, assistant, user
 from goaitools_py.backends.base import BackendError
 from goaitools_py.serve import ServeLimits
 from goaitools_py.states import convert_state
@@ -441,19 +441,6 @@ async def test_a_request_whose_message_was_refused_has_no_other_reply(named: str
     assert await texts(world) == ["say 1", "One.", "say 3", "Three."]
 
 
-@asynchronous
-async def test_a_request_beside_another_process_is_not_noted() -> None:
-    """What the other process gets is not the reply of this request."""
-    world = world_of("One.", DOWN, "Two.", "Mine.")
-    await world.ask("POST", TURNS, said("say 1"))
-    await world.ask("POST", TURNS, said("say 2", "m2"))
-    async with world.store.lease("ada/hall", 60.0):
-        assert await once_more(world, "say 2", "a1", "") == (409, "TurnInProgressError")
-    await world.chat.conversation(world.store, "ada/hall").resume()
-    assert await once_more(world, "say 2", "a1", "") == (200, "Mine.")
-    assert await texts(world) == ["say 1", "One.", "say 2", "Mine."]
-
-
 @pytest.mark.parametrize("how", ["plain", "AI SDK", "AI SDK by the message"])
 @pytest.mark.parametrize("wire", WIRES)
 @asynchronous
@@ -539,3 +526,99 @@ async def test_refused_files_replace_no_other_files(how: str, wire: str) -> None
     if how == "plain":
         await world.ask("POST", TURNS, {"parts": parts, "turn_id": "a2", "again": ""})
         assert await texts(world) == ["", "One.", "", "Anew."]
+
+
+TEXT = {"type": "file", "mediaType": "text/plain", "url": "data:text/plain;base64,aGVsbG8="}
+
+
+@pytest.mark.parametrize("text", ["", "Read this."])
+@pytest.mark.parametrize("how", ["plain", "AI SDK"])
+@pytest.mark.parametrize("failed", [True, False])
+@pytest.mark.parametrize("wire", WIRES)
+@asynchronous
+async def test_a_message_with_a_text_file_is_said_once(wire: str, failed: bool, how: str, text: str) -> None:
+    """Its reply is written again, or its turn has failed. The page was loaded anew."""
+    world = world_of("One.", DOWN if failed else "Two.", wire=wire)
+    words = [{"type": "text", "text": text}] if text else []
+    await sent(world, message("say 1", "m1"))
+    await sent(world, {"id": "m2", "role": "user", "parts": [*words, TEXT]})
+    world.backend.then("Anew.")
+    if how == "plain":
+        parts = [*words, {"type": "file", "media_type": "text/plain", "url": TEXT["url"]}]
+        assert (await world.ask("POST", TURNS, {"parts": parts, "turn_id": "a1", "again": ""}))[0] == 200
+    else:
+        shown = "ada/hall-waiting-1" if failed else "ada/hall-2u"
+        asked = {"id": shown, "role": "user", "parts": [*words, TEXT]}
+        assert text_of(await sent(world, asked, trigger="regenerate-message")) == "Anew."
+    assert world.backend.requests[-1].body.count(b"hello") == 1
+    assert (await texts(world))[-1] == "Anew."
+
+
+@asynchronous
+async def test_a_click_of_the_ai_sdk_behind_a_cut_is_a_new_one() -> None:
+    """The click before went on with the failed turn, and named its reply. The cut is undone."""
+    world = world_of("One.", DOWN, "Two.", "Three.", "Anew.")
+    await sent(world, message("say 1", "m1"))
+    await sent(world, message("say 2", "m2"))
+    click = {"trigger": "regenerate-message", "messageId": "ada/hall-2"}
+    assert text_of(await sent(world, message("say 2", "m2"), **click)) == "Two."
+    await sent(world, message("say 3", "m3"))
+    conversation = world.chat.conversation(world.store, "ada/hall")
+    await conversation.compact(Compactor(lambda _: True, KeepRecentTurns(1), retain=True))
+    assert text_of(await sent(world, message("say 2", "m2"), **click)) == "Anew."
+    assert await texts(world) == ["say 1", "One.", "say 2", "Anew."]
+
+
+@asynchronous
+async def test_a_refused_request_does_not_go_on_with_another_failed_turn() -> None:
+    """That turn has the number that the refused one had."""
+    world = world_of("One.", DOWN, *[REFUSED] * 3)
+    await world.ask("POST", TURNS, said("say 1"))
+    await world.ask("POST", TURNS, said("say 2", "m2"))
+    assert (await once_more(world, "say 2", "a1", "ada/hall-2"))[0] == 422
+    world.backend._steps.clear()
+    world.backend.then(DOWN)
+    await world.ask("POST", TURNS, said("say 3", "m3"))
+    assert await once_more(world, "say 2", "a1", "ada/hall-2") == (400, "AskError")
+    assert await texts(world) == ["say 1", "One.", "say 3"]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@asynchronous
+async def test_again_answers_a_message_that_waits_behind_a_reply(wire: str) -> None:
+    """It came during the call, and the call for it failed: the turn before is complete."""
+    world = world_of("One.", "Late answer.", wire=wire)
+    await world.ask("POST", TURNS, said("say 1"))
+    await world.chat.conversation(world.store, "ada/hall").append(user("Late."))
+    for _ in range(2):
+        assert await once_more(world, "Late.", "a1", "") == (200, "Late answer.")
+    assert await texts(world) == ["say 1", "One.", "Late.", "Late answer."]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@asynchronous
+async def test_the_message_of_two_is_found_by_its_text(wire: str) -> None:
+    """The client names their reply."""
+    world = world_of("One.", DOWN, "Both.", "Anew.", wire=wire)
+    for n in (1, 2, 3):
+        await world.ask("POST", TURNS, said(f"say {n}", f"m{n}"))
+    assert await once_more(world, "say 2", "a1", "ada/hall-2") == (200, "Anew.")
+    assert await texts(world) == ["say 1", "One.", "say 2", "Anew."]
+
+
+@asynchronous
+async def test_the_newest_requests_are_noted() -> None:
+    """Also one that was noted before."""
+    world = world_of("One.")
+    await world.ask("POST", TURNS, said("say 1"))
+    await world.ask("POST", TURNS, said("say 2", "m2"))
+    for n in range(24):
+        world.backend._steps.clear()
+        world.backend.then(DOWN)
+        assert (await once_more(world, "say 2", f"b{n}" if n % 2 else "a1", ""))[0] == 503
+    world.backend._steps.clear()
+    world.backend.then("Two.")
+    assert await once_more(world, "say 2", "a1", "") == (200, "Two.")
+    assert await once_more(world, "say 2", "a1", "") == (200, "Two.")
+    conversation = await world.chat.conversation(world.store, "ada/hall").snapshot()
+    assert len(conversation.info.metadata["goaitools.again"].split(",")) == 8
