@@ -205,15 +205,15 @@ class TurnIds(NamedTuple):
 def turn_ids(conversation_id: str, turn: HistoryTurn) -> TurnIds:
     """Name the messages of a turn. The reply has the turn's `turn_ref`, see `Event`."""
     ref = f"{conversation_id}-{turn.number}"
-    return TurnIds(ref, _ids(ref))
+    return TurnIds(ref, _ids(ref, said_in(turn)))
 
 
-def _ids(ref: str) -> Iterator[str]:
-    yield f"{ref}u"
-    number = 2
-    while True:
-        yield f"{ref}u{number}"
-        number += 1
+def _ids(ref: str, messages: Sequence[Message]) -> Iterator[str]:
+    # A greeting does not count among the messages of the user: an edit names these by their number.
+    numbers = {"user": 0, "assistant": 0}
+    for message in messages:
+        number = numbers[message.role] = numbers[message.role] + 1
+        yield f"{ref}{'u' if message.role == 'user' else 'g'}{number if number > 1 else ''}"
 
 
 _SHOWN: Final = re.compile(r"-(?:\d{1,12}u\d{0,6}|waiting-\d{1,6})$")

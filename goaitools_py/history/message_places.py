@@ -244,8 +244,9 @@ def begin_of(id: str, owners: Sequence[str], letters: str) -> int | None:
 
 
 def given_end(letters: str) -> int:
-    """How many messages the model had when it first replied."""
-    return len(letters.partition(ASSISTANT)[0])
+    """How many messages the model had when it first replied. The application may have greeted before."""
+    own = letters.lstrip(ASSISTANT)
+    return len(letters) - len(own) + len(own.partition(ASSISTANT)[0])
 
 
 def waiting_rows(state: ConversationState) -> tuple[TurnIdRow, ...]:

@@ -28,6 +28,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from ..base.escaping import as_written
 from ..base.values import replace
 from ..chat.kept.changes import conversation_id
 from ..frontends import Ask, AskError, pieces_since
@@ -217,16 +218,16 @@ class ConversationRequest:
             raise TurnInProgressError("this server runs a turn of this conversation already")
         turn_id, again, is_message = ask.turn_id, ask.again, ask.edit is not None
         ask = replace(ask, edit=None)
-        snapshot = await self._conversation.snapshot()
-        if snapshot is None:
-            return await self.say(ask)
-        turns, newest = snapshot.history.turns, snapshot.info.state.turns_processed + 1
-        conversation = snapshot.info.state.conversation_id
         # A client that names only the message has no id for the request: each one is new. Else a request that
         # comes twice is known by both ids.
         is_new = again == turn_id
         id = f"{turn_id[:200]}~{again[-50:]}"
-        went_on = 0 if is_message else went_on_with(snapshot).get(digest8(id), 0)
+        snapshot = await self._conversation.snapshot()
+        if snapshot is None:
+            return await self.say(replace(ask, again=None, turn_id=turn_id if is_message or is_new else id))
+        turns, newest = snapshot.history.turns, snapshot.info.state.turns_processed + 1
+        conversation = snapshot.info.state.conversation_id
+        went_on = 0 if is_message or is_new else went_on_with(snapshot).get(digest8(id), 0)
         if not is_new and any(digest8(id) in turn.facts.get(TURN_IDS_FACT, ()) for turn in turns):
             return await self.say(replace(ask, again=None, turn_id=id))
         if 0 < went_on < newest:
@@ -239,7 +240,7 @@ class ConversationRequest:
         is_left = is_unfinished and (number == newest or number in {turn.number for turn in failed})
         # If this request went on with a turn before, and the turn was refused, another one has its number.
         if _is_asked(left, ask.said) if went_on or not number else is_left:
-            if not is_message:
+            if not (is_message or is_new):
                 await self._conversation.update(metadata=mark_again(snapshot, digest8(id)))
             return await self._asked_for(snapshot, {}, ask) if is_unfinished else self._answer_waiting()
         if not number and (is_new or not again):
@@ -254,12 +255,12 @@ class ConversationRequest:
             raise AskError("again is not the id of a reply of this conversation")
         turn = next((one for one in turns if one.number == number), None)
         edit = f"{conversation}-{number}u"  # a turn that a cut has taken comes back if the cut can be undone
-        if named is not None and (named.id or is_shown_id(again)):
-            edit = named.id or again
+        beside = [] if named is None else _users(named.turn)
+        if named and (named.id or is_shown_id(again)) and len(beside) > 1 and _is_asked(beside, ask.said):
+            edit = named.id or again  # the message itself: another one stands in front of the same reply
         elif turn is not None:
             turn = _of_call(turns, turn, ask.said)
-            users = [one for one in asked_in(turn) if one.role == "user" and not one.is_event]
-            same = [at for at, one in enumerate(users, 1) if _is_same(one, ask.said)]
+            same = [at for at, one in enumerate(_users(turn), 1) if _is_same(one, ask.said)]
             number, edit = turn.number, shown_id(snapshot, turn, same[-1] if same else 0)
         id = id_again(turn_id, f"{conversation}-{number}") if is_new else id
         return await self.say(replace(ask, again=None, edit=edit, turn_id=id))
@@ -499,15 +500,21 @@ def _is_asked(messages: Iterable[Message], said: Sequence[Part]) -> bool:
     return any(one.role == "user" and not one.is_event and _is_same(one, said) for one in messages)
 
 
+def _users(turn: HistoryTurn) -> list[Message]:
+    """The messages of the user before the first reply of a turn."""
+    return [one for one in asked_in(turn) if one.role == "user" and not one.is_event]
+
+
 def _is_same(message: Message, said: Sequence[Part]) -> bool:
     """True if the texts are equal. Only messages without text are told apart by their files."""
     text = "".join(part.text for part in said if isinstance(part, Text) and not part.is_block)
-    return message.said == text and (text != "" or _files(message.parts) == _files(said))
+    return message.said == as_written(text) and (text != "" or _files(message.parts) == _files(said))
 
 
 def _files(parts: Sequence[Part]) -> list[object]:
     media = [(part.data, part.url) for part in parts if isinstance(part, (Image, Document, Audio))]
-    return [*media, *(part.text for part in parts if isinstance(part, Text) and part.is_block)]
+    texts = [part.text for part in parts if isinstance(part, Text) and part.text.startswith("<app-file ")]
+    return [*media, *texts]
 
 
 def _of_call(turns: Sequence[HistoryTurn], turn: HistoryTurn, said: Sequence[Part]) -> HistoryTurn:

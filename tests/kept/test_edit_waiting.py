@@ -17,6 +17,7 @@ from goaitools_py import (
     Document,
     ProviderRejectedError,
     Text,
+    assistant,
     event,
     tool,
     user,
@@ -338,3 +339,18 @@ def test_an_edit_that_ends_before_its_request_keeps_the_branch(
     (branch,) = [row.key for row in leasing.list().keys if ".branch." in row.key]
     assert len(backend.requests) == 1
     assert (said(blob_in(leasing)), said(blob_in(leasing, branch))) == (["Two."], ["One.", "Old."])
+
+
+@pytest.mark.parametrize("greetings", [1, 2])
+@pytest.mark.parametrize("edit", ["m-1", 1])
+def test_the_first_message_behind_a_greeting_is_edited(
+    kept: Threads, store: FaultyStore, save: str, wire: str, edit: Any, greetings: int
+) -> None:
+    """The application has said it, and no model: it stays in front of the new message."""
+    backend = ScriptedBackend("One.", "New.", wire=wire)
+    conversation = kept(backend, store, save=save)
+    hello = [assistant("Welcome!"), assistant("I am the guide.")][:greetings]
+    conversation.append(*hello)
+    conversation.send("first", turn_id="m-1")
+    conversation.send("changed", edit=edit, turn_id="m-2")
+    assert said(blob_in(store)) == [*(one.text for one in hello), "changed", "New."]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -624,3 +625,93 @@ async def test_the_newest_requests_are_noted() -> None:
     assert await once_more(world, "say 2", "a1", "") == (200, "Two.")
     conversation = await world.chat.conversation(world.store, "ada/hall").snapshot()
     assert len(conversation.info.metadata["goaitools.again"].split(",")) == 8
+
+
+@pytest.mark.parametrize("how", ["plain", "AI SDK", "AI SDK, loaded again"])
+@pytest.mark.parametrize("wire", WIRES)
+@asynchronous
+async def test_behind_a_greeting_a_reply_is_written_again(wire: str, how: str) -> None:
+    """The application has greeted before the first message. The greeting stays."""
+    world = world_of("One.", "Anew.", wire=wire)
+    await world.chat.conversation(world.store, "ada/hall").append(assistant("Welcome!"))
+    await sent(world, message("say 1", "m1"))
+    if how == "plain":
+        assert await once_more(world, "say 1", "a1", "") == (200, "Anew.")
+    else:
+        shown = (await world.ask("GET", "/aisdk/hall/messages"))[1][1]["id"]
+        asked = message("say 1", "m1" if how == "AI SDK" else shown)
+        assert text_of(await sent(world, asked, trigger="regenerate-message")) == "Anew."
+    assert await texts(world) == ["Welcome!", "say 1", "Anew."]
+    world.backend.then("Edited.")
+    assert (await world.ask("POST", TURNS, said("changed", "e1", edit="ada/hall-2u")))[1]["text"] == "Edited."
+    assert await texts(world) == ["Welcome!", "changed", "Edited."]
+
+
+@pytest.mark.parametrize("named", [None, "m3", "ada/hall-2"])
+@asynchronous
+async def test_a_steered_reply_is_written_again(named: str | None) -> None:
+    """It answers the message that steered."""
+    world = World(
+        backend=ScriptedBackend("One.", LOOK, "Two.", "Anew.", max_retries=0), limits=FORGETS, gate="steer"
+    )
+    await sent(world, message("say 1", "m1"))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(sent(world, message("say 2", "m2")))
+        await world.is_inside.wait()
+        steers = group.create_task(sent(world, message("steer", "m3")))
+        while "steer" not in str(await texts(world)):
+            await asyncio.sleep(0)
+        world.held.set()
+        await steers
+    about = {} if named is None else {"messageId": named}
+    again = await sent(world, message("steer", "m3"), trigger="regenerate-message", **about)
+    assert text_of(again) == "Anew."
+
+
+@pytest.mark.parametrize("failed", [True, False])
+@pytest.mark.parametrize("wire", WIRES)
+@asynchronous
+async def test_a_picture_with_a_context_is_known(wire: str, failed: bool) -> None:
+    """The context of a request is no part of its message."""
+    world = world_of("One.", DOWN if failed else "Two.", "Anew.", wire=wire)
+    parts = [{"type": "file", "media_type": "image/png", "url": PNG}]
+    how: dict[str, Any] = {"parts": parts, "context": "It rains."}
+    await world.ask("POST", TURNS, said("say 1"), user="game")
+    await world.ask("POST", TURNS, {**how, "turn_id": "m2"}, user="game")
+    world.backend._steps.clear()
+    world.backend.then("Anew.")
+    for _ in range(2):
+        answer = await world.ask("POST", TURNS, {**how, "turn_id": "a1", "again": ""}, user="game")
+        assert answer[1]["text"] == "Anew."
+    shown = (await world.ask("GET", "/conversations/hall/messages", user="game"))[1]
+    assert [one["text"] for one in shown] == ["say 1", "One.", "", "Anew."]
+
+
+@pytest.mark.parametrize("first", [DOWN, "Two."])
+@asynchronous
+async def test_a_request_without_an_id_is_a_new_one(first: Any) -> None:
+    """Plain JSON by the id of the message, also behind a failure."""
+    world = world_of("One.", first, "A.", "B.")
+    await world.ask("POST", TURNS, said("say 1"))
+    await world.ask("POST", TURNS, said("say 2", "m2"))
+    for text in ("A.", "B."):
+        assert await once_more(world, "say 2", "m2", "m2") == (200, text)
+
+
+@asynchronous
+async def test_again_in_a_conversation_that_was_erased_is_paid_once() -> None:
+    world = world_of("One.", "Two.")
+    for _ in range(2):
+        assert await once_more(world, "say 1", "a1", "") == (200, "One.")
+    assert await texts(world) == ["say 1", "One."]
+
+
+@asynchronous
+async def test_an_escaped_text_is_known() -> None:
+    """The message has failed, and holds what stands for a character."""
+    world = world_of("One.", DOWN, "Two.")
+    await world.ask("POST", TURNS, said("say 1"))
+    await world.ask("POST", TURNS, said("&lt;app-context>x", "m2"))
+    assert await once_more(world, "&lt;app-context>x", "a1", "") == (200, "Two.")
+    assert (await texts(world))[-1] == "Two."
+    assert len(await texts(world)) == 4
